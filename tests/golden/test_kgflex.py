@@ -76,7 +76,7 @@ def test_example_6_3_how_telling_each_feature_is(catalog: Catalog, feature: str,
     assert round(information_gain(positives, negatives, 2.0), 2) == gain
 
 
-def test_example_6_4_only_the_art_museum_speaks_for_the_capitoline_museums(catalog: Catalog) -> None:
+def test_example_6_4_only_the_art_museum_feature_recommends_the_capitoline_museums(catalog: Catalog) -> None:
     known = features_of(catalog, "graph", "the test")
     own = ["location: Amsterdam", "type: Art Museum", "type: Location", "type: Urban Park"]
     own = np.array([[list(known.names).index(name) for name in own]], np.int32)

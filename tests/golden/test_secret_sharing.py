@@ -6,7 +6,11 @@ from tacit.protocols.secure_aggregation.shamir import join_additively, split_add
 
 MODULUS = 2**32
 SALARIES = {"Alice": 1000, "Bob": 2000, "Caroline": 3000}
-PRINTED = {"Alice": (500, 300, 200), "Bob": (-800, 1000, 1800), "Caroline": (0, 3500, -500)}  # her first is left out
+PRINTED = {
+    "Alice": (500, 300, 200),
+    "Bob": (-800, 1000, 1800),
+    "Caroline": (0, 3500, -500),
+}  # Caroline's first is left out
 
 
 def signed(number: int) -> int:

@@ -1,4 +1,4 @@
-"""Commands run in this process, as somebody types them."""
+"""Commands run in this process, as a user types them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def run(path: str, passphrase: str) -> None:
 
 
 def main() -> None:
-    """Do as told until nobody speaks any more."""
+    """Do as the commands say until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:
         verb, what = line.split()

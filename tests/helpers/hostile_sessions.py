@@ -23,7 +23,7 @@ Step = tuple[int, str, int | str]  # stage, phase, and the size of the answer or
 
 
 class HostileCoordinator:
-    """Holds sessions with one device; everybody else in the cohort is the coordinator's own invention."""
+    """Holds sessions with one device; the coordinator invented all others of the cohort."""
 
     def __init__(self, federation: Federation, device: Device) -> None:
         self.federation, self.device = federation, device

@@ -121,15 +121,15 @@ LIES: dict[str, tuple[Mapping[ServerPhase, Lie], ReasonCode | None]] = {
     "shares of the other kind": ({UNMASKINGS: other_kind}, ReasonCode.UNREQUESTED_SHARE),
     "silence after its keys": ({SHARES: silent}, None),
 }  # fmt: skip
-"""What it does in which phases, and the code by which it is named; silence is no lie, and names nobody."""
+"""What it does in which phases, and the code by which it is named; no answer is no lie, and names no device."""
 
 
 class LyingDevice(Loopback):
     """A carrier in which one device lies, from some round on."""
 
-    def __init__(self, field: Field, lies: Mapping[ServerPhase, Lie], liar: int, since: int = 0) -> None:
+    def __init__(self, field: Field, lies: Mapping[ServerPhase, Lie], adversary: int, since: int = 0) -> None:
         super().__init__(field.devices)
-        self.field, self.lies, self.liar, self.since = field, lies, liar, since
+        self.field, self.lies, self.adversary, self.since = field, lies, adversary, since
         self.times = 0  # that it lied
 
     def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
@@ -139,7 +139,7 @@ class LyingDevice(Loopback):
                 respond(self.devices[number], content, answers.append)
             except TacitError:
                 continue
-            sent = self._bent(content, answers[0]) if number == self.liar else answers[0]
+            sent = self._bent(content, answers[0]) if number == self.adversary else answers[0]
             if sent is not None:
                 yield number, sent
 
@@ -149,7 +149,7 @@ class LyingDevice(Loopback):
         if lie is None or turn.round < self.since:
             return answer
         self.times += 1
-        rounds = self.devices[self.liar]._masked
+        rounds = self.devices[self.adversary]._masked
         assert rounds._machine is not None
         assert rounds._machine._state is not None
         body = lie(

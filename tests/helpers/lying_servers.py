@@ -51,7 +51,7 @@ class LyingServer:
         self.vectors: dict[int, bytes] = {}
         self.seeds: dict[int, bytes] = {}
         self.told: dict[int, frozenset[int]] = {}
-        self.given: dict[int, dict[int, bool]] = {}  # of whom -> by whom -> of her own mask
+        self.given: dict[int, dict[int, bool]] = {}  # of whom -> by whom -> of their own mask
 
     def _plan(self) -> None:
         """Draw a cohort and its graph."""
@@ -90,11 +90,11 @@ class LyingServer:
 
     def run(self) -> None:
         """Go as far as the devices do."""
-        everybody = frozenset(range(self.n_participants))
+        all_participants = frozenset(range(self.n_participants))
         adverts = {}
         for at, device in enumerate(self.devices):
             adverts[at] = Advert.decode(device.advertise(SessionInvitation(self.sessions[at]).encode()))[1]
-        there = self._told(dict.fromkeys(range(self.n_participants), everybody), "roster")
+        there = self._told(dict.fromkeys(range(self.n_participants), all_participants), "roster")
         shares = {}
         for at, device in enumerate(self.devices):
             shown = tuple(adverts[other] for other in sorted(self.near[at] & there[at]))
@@ -139,11 +139,11 @@ class LyingServer:
                     self.given.setdefault(piece.participant, {})[at] = piece.of_self_mask
 
     def _colluders_codes(self, to: int, among: Iterable[int]) -> dict[int, bytes]:
-        """Return the codes by which colluders confirm to somebody whatever it was told."""
+        """Return the codes by which colluders confirm to a participant whatever list it was shown."""
         return {}
 
     def sees_through(self) -> list[int]:
-        """Return whose two masks could both be taken away: nobody's, ever."""
+        """Return the participants both of whose masks could be removed: there must be none."""
         seen = []
         for person in range(self.n_participants):
             kinds = list(self.given.get(person, {}).values())

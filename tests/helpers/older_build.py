@@ -20,7 +20,7 @@ def say(**about: Any) -> None:
     print(json.dumps(about), flush=True)
 
 
-def hear() -> dict[str, Any]:
+def receive() -> dict[str, Any]:
     """Read one line; the other end closes the line to end this process."""
     line = sys.stdin.readline()
     if not line:
@@ -52,7 +52,7 @@ def be_device(folder: Path) -> None:
 
     device = None
     while True:
-        asked, answers = hear(), list[bytes]()
+        asked, answers = receive(), list[bytes]()
         try:
             if "welcome" in asked:
                 welcome = bytes.fromhex(asked["welcome"])
@@ -79,7 +79,7 @@ def be_coordinator(folder: Path, asked: dict[str, Any]) -> None:
     federation = Federation.create("cd" * 16, "same", asked["method"], asked["options"], catalog)
     journal = CoordinatorJournal.create(folder / "old-journal.db", federation, catalog, seed=42)
     say(welcome=journal.welcome.hex())
-    for number, identity in enumerate(hear()["identities"]):
+    for number, identity in enumerate(receive()["identities"]):
         journal.add(bytes([number]), bytes.fromhex(identity))
 
     class Carrier:
@@ -91,7 +91,7 @@ def be_coordinator(folder: Path, asked: dict[str, Any]) -> None:
         def ask(self, requests: Any, seconds: float) -> Any:
             for number, content in requests.items():
                 say(to=number, content=content.hex())
-                answer = hear()["answer"]
+                answer = receive()["answer"]
                 if answer:
                     yield number, bytes.fromhex(answer)
 
@@ -115,7 +115,7 @@ def be_coordinator(folder: Path, asked: dict[str, Any]) -> None:
 
 def main() -> None:
     """Be what the first line says."""
-    asked = hear()
+    asked = receive()
     folder = Path(asked["folder"])
     if asked["be"] == "device":
         be_device(folder)

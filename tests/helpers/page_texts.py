@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import tacit
-from helpers.said_texts import every_said_text
+from helpers.program_texts import every_program_text
 from tacit.field.device import device_state, directory
 from tacit.web import budget, frame, sent, sharing
 
@@ -99,5 +99,5 @@ def in_tables() -> set[str]:
 
 def every_text() -> set[str]:
     """Return all of them."""
-    found = in_templates() | in_modules() | in_tables() | every_said_text()
+    found = in_templates() | in_modules() | in_tables() | every_program_text()
     return {text for text in found if re.search("[A-Za-z]{2}", text) and not text.startswith("@")}

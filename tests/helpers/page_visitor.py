@@ -1,4 +1,4 @@
-"""Somebody who calls a page over a real socket, with exactly the headers that a test wants."""
+"""A visitor that requests a page over a real socket, with exactly the headers that a test wants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from helpers.small_federation import first_shared, founded, request
 from helpers.waiting import LONG
 from tacit.field.device import Device
-from tacit.web.guard import Door
+from tacit.web.guard import PageAddress
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Answer:
 class Visitor:
     """A browser that behaves, unless it is told not to."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
-        self.base = door.base
-        self.host = door.hosts[0]
+    def __init__(self, address: PageAddress) -> None:
+        self.address = address
+        self.base = address.base
+        self.host = address.hosts[0]
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str | None) -> Answer:
         given: dict[str, str | None] = {"Host": self.host}
@@ -50,7 +50,7 @@ class Visitor:
         if method == "POST":
             given["Origin"] = f"http://{self.host}"
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection("127.0.0.1", self.door.port, timeout=LONG)
+        connection = http.client.HTTPConnection("127.0.0.1", self.address.port, timeout=LONG)
         try:
             connection.putrequest(method, address, skip_host=True, skip_accept_encoding=True)
             for name, value in given.items():
@@ -70,8 +70,8 @@ class Visitor:
             connection.close()
 
     def without_path(self, base: str = "") -> Visitor:
-        """Somebody who does not know the secret path, and tries another."""
-        other = Visitor(self.door)
+        """A visitor that does not know the secret path, and tries another."""
+        other = Visitor(self.address)
         other.base = base
         return other
 

@@ -75,7 +75,7 @@ class PrivateSession(HostileCoordinator):
         return budget.spent
 
     def last_sum(self, shapes: Mapping[str, tuple[int, ...]]) -> Total:
-        """What the device added to the last sum, noise included: everybody else added zeros."""
+        """What the device added to the last sum, noise included: all others added zeros."""
         server = self.servers[-1]
         return decode_sum(server.total, server.session.terms.layout, shapes, N_PEOPLE)
 

@@ -70,9 +70,9 @@ def plain_sum(layout: VectorLayout, numbers: Sequence[int]) -> bytes:
 
 
 def copied(journal: Journal) -> MemoryJournal:
-    twin = MemoryJournal()
-    twin.rewrite(journal.records())
-    return twin
+    other = MemoryJournal()
+    other.rewrite(journal.records())
+    return other
 
 
 @dataclass
@@ -115,7 +115,7 @@ class Party:
         return vector(self.terms.layout, person)
 
     def step(self, gone: Sequence[int] = (), bend: Callable[[int, bytes], bytes] = lambda _, message: message) -> None:
-        """Let everybody who is there answer, and close the phase."""
+        """Let all devices that are there answer, and close the phase."""
         for person in sorted(self.inbox):
             if person not in gone:
                 self.server.receive(bend(person, self.answer(person)))
@@ -129,9 +129,9 @@ class Party:
         server.total = Vector(server.total.sizes, server.total.tobytes())
         devices = []
         for device in self.devices:
-            twin = copy(device)
-            twin._state, twin.journal = copy(device._state), copied(device.journal)
-            devices.append(twin)
+            other = copy(device)
+            other._state, other.journal = copy(device._state), copied(device.journal)
+            devices.append(other)
         return Party(self.terms, devices, server, dict(self.inbox))
 
     def run(self, until: ServerPhase = ServerPhase.DONE, leaves: Mapping[int, ServerPhase] | None = None) -> Party:

@@ -73,7 +73,7 @@ def simulated(
     rules: RoundsConfig | None = None,
     secure: SecureRoundsConfig | None = None,
 ) -> Model:
-    """The simulator's model after some rounds; everybody discloses with the same pi."""
+    """The simulator's model after some rounds; all clients disclose with the same pi."""
     method = every_round(federation, rounds, len(clients))
     path = UpdatePath(
         method, [Sharing(pi=PI, coin="row").stage(len(clients) - 1, catalog), *federation.stages], federation.ring
@@ -85,7 +85,7 @@ def simulated(
 
 
 def every_round(federation: Federation, rounds: int, n_clients: int) -> Federated:
-    """The federation's method with a schedule of so many rounds, everybody asked in each."""
+    """The federation's method with a schedule of so many rounds, all clients asked in each."""
     fields = type(federation.config).model_fields
     wanted = {"clients_per_round": 0, "share": 1.0, "steps_per_epoch": 1, "epochs": rounds}
     wanted |= {"rounds": rounds} if "rounds" in fields else {}
@@ -103,7 +103,7 @@ def who_answers(clients: Clients, rules: RoundsConfig, number: int) -> set[int]:
 
 
 def device_of(folder: Path, clients: Clients, person: int, catalog: Catalog, welcome: bytes) -> Device:
-    """The device of one person, made as the simulator makes her."""
+    """The device of one client, made as the simulator makes it."""
     device = Device.create(folder / f"{person}.db", PASSPHRASE, cost=CHEAP, seed=SEED, lane=person)
     device.join(welcome)
     device.share(Sharing(pi=PI, coin="row", masked_only=False, privacy="open"))
@@ -123,7 +123,7 @@ def journal_of(folder: Path, federation: Federation, catalog: Catalog) -> Coordi
 
 
 def assert_same(model: Model, shared: dict[str, Any], devices: dict[int, Device]) -> None:
-    """Bit for bit: the shared model, and everybody's private part."""
+    """Bit for bit: the shared model, and all private parts."""
     assert model.shared.keys() == shared.keys()
     for name, array in model.shared.items():
         assert np.array_equal(array, shared[name]), f"'{name}' differs"

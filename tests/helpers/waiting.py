@@ -63,7 +63,7 @@ def fail_after(seconds: float, stderr: int) -> Iterator[None]:
     def stop(number: int, frame: object) -> None:
         pytest.fail(f"The test was not over after {seconds:g} seconds.")
 
-    if threading.current_thread() is not threading.main_thread():  # signals are heard by that one only
+    if threading.current_thread() is not threading.main_thread():  # only that one handles signals
         yield
         return
     before = signal.signal(signal.SIGALRM, stop)

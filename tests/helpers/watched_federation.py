@@ -26,7 +26,7 @@ def visit(witness: Witness, directory: CoordinatorDirectory, log: str) -> Direct
 
 def _take(witness: Witness, directory: CoordinatorDirectory, log: str) -> DirectoryCheckpoint:
     while True:
-        held = witness.held(log)
+        held = witness.sign_held(log)
         growth = directory.visit(held)
         if not growth.entries or not witness.add(log, growth):
             return held

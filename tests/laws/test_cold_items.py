@@ -1,4 +1,4 @@
-"""What holds for every method by sums when items that nobody had get rows from public vectors."""
+"""What holds for every method by sums when items that no history has get rows from public vectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tacit.updates import Ring
 
 BY_SUMS = [name for name in names("federated") if issubclass(type(build(name)), BySums)]
 KEY = Key(5).child("learn")
-COLD = (4, 9)  # an even and an odd item that nobody has
+COLD = (4, 9)  # an even and an odd item that no client has
 World = tuple[Clients, Catalog]
 
 
@@ -54,7 +54,7 @@ def test_there_are_methods_by_sums() -> None:
 
 
 @pytest.mark.parametrize("name", BY_SUMS)
-def test_items_that_nobody_had_go_to_those_whom_they_suit(name: str, there: World) -> None:
+def test_items_without_history_are_ranked_high_for_users_whom_they_suit(name: str, there: World) -> None:
     """The vector of an item says its parity, and nothing else is known of it."""
     found, even = scores(made(name, {"reg": 0.1}), there)[:, COLD], there[0].ids % 2 == 0
     assert (found[even, 0] > found[even, 1]).all()
@@ -184,7 +184,7 @@ def test_every_option_of_the_map_has_an_effect(name: str, option: dict[str, floa
 
 @pytest.mark.parametrize("name", BY_SUMS)
 def test_an_item_that_joins_the_catalogue_has_a_row_at_once(name: str) -> None:
-    """Before any sum that it is part of: as if it had been there, and nobody had had it."""
+    """Before any sum that it is part of: as if it had been there, in no history."""
     clients, catalog = two_tastes()
     last = catalog.n_items - 1
     kept = clients.keep(clients.items != last)

@@ -40,7 +40,7 @@ def test_5_6_a_higher_criterion_never_lowers_the_score(x: np.ndarray, data: Any)
 
 
 @given(COLUMNS, st.data())
-def test_5_7_an_unmet_criterion_silences_all_after_it(x: np.ndarray, data: Any) -> None:
+def test_5_7_an_unmet_criterion_cancels_all_after_it(x: np.ndarray, data: Any) -> None:
     j = data.draw(st.integers(0, len(x) - 1))
     x[j] = 0.0
     np.testing.assert_allclose(priority_score(x), priority_score(x[:j]) if j else 0.0)
@@ -62,7 +62,7 @@ def test_weights_are_shares_and_do_not_depend_on_the_order_of_clients(measured: 
     assert np.array_equal(weigh_clients(names, measured[:, ::-1]).weights, found.weights[::-1])
 
 
-def test_where_nobody_meets_anything_everybody_counts_alike() -> None:
+def test_where_no_client_meets_a_criterion_all_count_the_same() -> None:
     assert weigh_clients(("a", "b"), np.zeros((2, 4))).weights.tolist() == [0.25] * 4
     first_unmet = weigh_clients(("a", "b"), np.array([[0, 0, 0], [1, 2, 3]]))
     assert first_unmet.weights.tolist() == [1 / 3] * 3, "nothing can make up for the first criterion"
@@ -112,7 +112,7 @@ def final(name: str, world: World, order: tuple[str, ...] | None, told: WeightLo
 
 @pytest.fixture
 def alike() -> Any:
-    """A criterion that everybody meets alike."""
+    """A criterion that all clients meet alike."""
     criterion("alike", "the same for all")(lambda seen: np.ones(len(seen.clients)))
     yield "alike"
     del CRITERIA["alike"]
@@ -147,7 +147,7 @@ def test_whoever_meets_nothing_moves_nothing(tastes: World) -> None:
         assert frame.filter(pl.col("user") != 0)["weight"].sum() == 0.0
 
 
-def test_weights_are_told_with_their_reasons(tastes: World) -> None:
+def test_weights_are_reported_with_their_reasons(tastes: World) -> None:
     told = WeightLog()
     final("fpl", tastes, ("size", "diversity"), told)
     frame = told.frame()
@@ -171,7 +171,7 @@ def test_what_criteria_cost_is_counted(tastes: World) -> None:
     assert np.array_equal(weighed.bytes_down - bare.bytes_down, weighed.rounds * 3 * 8)
 
 
-def test_what_cannot_be_measured_is_said(tastes: World) -> None:
+def test_what_cannot_be_measured_is_reported(tastes: World) -> None:
     tastes = replace(tastes[0], times=None), tastes[1]
     for name, words in (("freshness", "needs times"), ("liked", "need ratings"), ("balance", "need ratings")):
         with pytest.raises(MethodError, match=words):

@@ -108,7 +108,7 @@ def messages_of(
 
 
 @pytest.mark.parametrize("name", FEDERATED)
-def test_messages_tell_what_came_when_only_where_the_method_says_so(name: str, tastes: World) -> None:
+def test_messages_reveal_order_only_where_the_method_declares_it(name: str, tastes: World) -> None:
     clients, catalog = tastes
     method = quick(name)
     model = method.init(clients, catalog, KEY.child("init"))
@@ -265,7 +265,7 @@ def test_an_item_that_was_kept_back_once_is_kept_back_in_every_round(name: str, 
 
 
 class Doubling(Stage):
-    """A stage of somebody else's: it knows nothing of any method."""
+    """A stage of another package: it knows nothing of any method."""
 
     shapes_values = True
 

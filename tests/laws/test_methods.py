@@ -79,7 +79,7 @@ def test_a_cohort_of_one_learns(name: str, tastes: World) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in EVERY if n not in IMPERSONAL])
-def test_two_tastes_are_told_apart(name: str, tastes: World) -> None:
+def test_two_tastes_are_distinguished(name: str, tastes: World) -> None:
     clients, catalog = tastes
     # enough learning for a small world: more passes, larger steps, no shrinking of a rare signal
     fields = entry(name).config.model_fields
@@ -121,7 +121,7 @@ def test_a_model_is_saved_and_served_without_the_training_data(
         assert np.array_equal(getattr(after.clients, column), getattr(parts.clients, column))
     served = [r.item for r in after.recommend("person 3", 50)]
     seen = {catalog.item_ids[i] for i in clients.of(3)}
-    assert not seen & set(served), "something from her own history was recommended again"
+    assert not seen & set(served), "an item of the user's own history was recommended again"
     assert len(served) == catalog.n_items - len(seen)
     table = after.recommend_all(k=5)
     for user in (0, 3, len(clients) - 1):
@@ -158,7 +158,7 @@ def test_reasons_are_about_the_user_and_weigh_between_zero_and_one(name: str, ta
     for reason in method.explain(model.shared, model.private, one, int(unseen[0])):
         assert 0.0 <= reason.weight <= 1.0 + 1e-6
         if reason.kind == "history":
-            assert reason.about in one.items, "a reason names something she never did"
+            assert reason.about in one.items, "a reason names an item outside the history"
             assert not reason.is_newest or reason.about == one.items[one.in_order[-1]]
 
 

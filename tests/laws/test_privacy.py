@@ -170,13 +170,13 @@ def test_counts_that_a_method_does_not_declare_are_not_read(name: str, tastes: W
     model = method.init(*tastes, KEY.child("init"))
     path = UpdatePath(method, [], ring)
     total = exact_total(path, model, tastes[0], KEY)
-    everybody = {
+    all_clients = {
         table: counts if table in method.spec.counted else np.full_like(counts, total.n_clients)
         for table, counts in total.counts.items()
     }
     left, right = (
         server_round(path, model.shared, total),
-        server_round(path, model.shared, replace(total, counts=everybody)),
+        server_round(path, model.shared, replace(total, counts=all_clients)),
     )
     for array_name, array in left.items():
         assert np.array_equal(array, right[array_name]), array_name

@@ -105,7 +105,7 @@ def test_what_is_said(given: dict[str, Any], said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_where_a_value_fits_no_way_of_an_option_the_innermost_problem_is_told() -> None:
+def test_where_a_value_fits_no_kind_of_an_option_the_innermost_problem_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"has no option 'secure\.fooo'"):
         RoundRules.from_options({"secure": {"fooo": 1}}, "here")
     with pytest.raises(

@@ -76,15 +76,15 @@ def other_held_out(dataset: Dataset, seed: int) -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def twins() -> tuple[Dataset, Dataset]:
+def both_datasets() -> tuple[Dataset, Dataset]:
     dataset = load("town", users=60, places=80, visits=20)
     return dataset, other_held_out(dataset, 5)
 
 
 @pytest.mark.parametrize("name", list(methods()))
-def test_a_model_knows_nothing_of_what_was_held_out(name: str, twins: tuple[Dataset, Dataset]) -> None:
+def test_a_model_knows_nothing_of_what_was_held_out(name: str, both_datasets: tuple[Dataset, Dataset]) -> None:
     """Two datasets that differ in held-out rows only give the same model, through the whole path."""
-    first, second = (run(small(name), data=dataset) for dataset in twins)
+    first, second = (run(small(name), data=dataset) for dataset in both_datasets)
     assert first.metrics != second.metrics or name == "random", "the held-out items do not differ"
     assert_same(first.recommender.model.shared, second.recommender.model.shared)
     assert_same(first.recommender.model.private, second.recommender.model.private)

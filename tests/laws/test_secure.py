@@ -30,7 +30,7 @@ FEW = 12  # people: a secure sum of them takes a tenth of a second
 
 
 def brief(name: str) -> Any:
-    """Return a method that makes two rounds with everybody."""
+    """Return a method that makes two rounds with all clients."""
     fields = entry(name).config.model_fields
     wanted = {"epochs": 2, "clients_per_round": 0, "share": 1.0}
     return quick(name, **{option: value for option, value in wanted.items() if option in fields})
@@ -119,7 +119,7 @@ def test_devices_that_check_the_draw_change_no_bit(two_stage: bool, tastes: Worl
     assert_same(exact.shared, protocol.shared)
     assert_same(exact.private, protocol.private)
     assert np.array_equal(sent.rounds + sent.lost, really.rounds + really.lost)
-    assert len(set((sent.rounds + sent.lost).tolist())) > 1, "a draw is not a turn for everybody"
+    assert len(set((sent.rounds + sent.lost).tolist())) > 1, "a lottery does not ask all clients equally often"
 
 
 @pytest.mark.parametrize("draw", [True, False], ids=["drawn", "dealt"])
@@ -141,7 +141,7 @@ def test_cohorts_that_are_too_small_are_given_up_in_both_modes(draw: bool, taste
     assert np.array_equal(sent.lost, really.lost)
 
 
-def test_a_draw_leaves_nobody_to_be_asked_besides(tastes: World) -> None:
+def test_a_lottery_with_over_selection_or_groups_is_refused(tastes: World) -> None:
     config, groups = SecureRoundsConfig(n_min=3, draw=True), RobustConfig(groups=3, rule="median")
     for rounds, why in (
         (RoundsConfig(over_selection=0.5), "runtime.rounds.over_selection"),

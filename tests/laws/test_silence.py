@@ -183,7 +183,7 @@ def test_an_empty_history_becomes_zeros_and_leaves_the_private_part_alone(folder
     assert session.servers[-1].total.tobytes() == bytes(len(session.servers[-1].total.tobytes()))
     member = devices[0].membership
     assert member is not None
-    assert (member.private(), member.last_private(), member.learnt_from()) == (None, None, None)
+    assert (member.private(), member.last_private(), member.read_learnt_items()) == (None, None, None)
     for device in devices:
         device.close()
 

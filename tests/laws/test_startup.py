@@ -1,4 +1,4 @@
-"""What a command does not need, it does not import: nobody waits for numba to read a help text."""
+"""What a command does not need, it does not import: reading a help text does not wait for numba."""
 
 from __future__ import annotations
 

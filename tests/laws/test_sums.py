@@ -30,7 +30,7 @@ World = tuple[Clients, Catalog]
 
 
 def world(people: int = 120, items: int = 40, seed: int = 3) -> World:
-    """People with skewed tastes; nobody has the last item."""
+    """Clients with skewed tastes; none has the last item."""
     rng = np.random.default_rng(seed)
     taste = rng.dirichlet(np.full(items - 1, 0.3), size=5)
     histories = [
@@ -90,7 +90,7 @@ def assert_equal_models(left: Model, right: Model) -> None:
         assert np.array_equal(array, right.shared[name]), f"'{name}' differs"
 
 
-# --- each equals its centralised twin -----------------------------------------------------------------------------
+# --- each equals its centralised method ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weights", [(0.25, 0.0), (0.0, 0.0), (0.5, 0.5)])
@@ -134,7 +134,7 @@ def test_fed_als_is_als_in_one_place(v: float) -> None:
         items = solved(x.T, people, share)
     found = final(method, there)
     np.testing.assert_allclose(found.shared["items"], items, atol=2e-3 * np.abs(items).max())
-    assert not found.shared["items"][-1].any(), "nobody has the last item"
+    assert not found.shared["items"][-1].any(), "no client has the last item"
 
 
 def test_fed_als_and_als_agree_on_the_objective() -> None:
@@ -147,9 +147,9 @@ def test_fed_als_and_als_agree_on_the_objective() -> None:
     items = theirs._solve(x.tocsc(), people)
     found = final(ours, there)
     np.testing.assert_allclose(found.shared["items"], items, atol=1e-3 * np.abs(items).max())
-    strangers = Clients(np.full(len(there[0]), -1), there[0].ptr, there[0].items, there[0].n_items)
-    own = theirs.score({"items": found.shared["items"]}, {}, strangers)
-    np.testing.assert_allclose(ours.score(found.shared, {}, strangers), own, atol=1e-5)
+    unknown = Clients(np.full(len(there[0]), -1), there[0].ptr, there[0].items, there[0].n_items)
+    own = theirs.score({"items": found.shared["items"]}, {}, unknown)
+    np.testing.assert_allclose(ours.score(found.shared, {}, unknown), own, atol=1e-5)
 
 
 @pytest.mark.parametrize(("people", "exact"), [(120, True), (120, False), (25, True)])
@@ -251,7 +251,7 @@ def test_adding_cohorts_at_once_equals_writing_every_message(name: str, stage: A
     [{"pi": 0.5}, {"pi": 0.5, "coin": "item"}, {"pi": 0.5, "coin": "once"}, {"never_items": (100, 101, 102, 105, 110)}],
 )
 def test_what_is_kept_back_has_no_part_in_what_leaves(name: str, stage: Any) -> None:
-    """A message is the one of somebody who has done nothing but what she discloses."""
+    """A message is that of a client whose history holds the disclosed items alone."""
     there, method = world(), made(name)
     clients, held = there[0], 0
     shared = method.init(*there, KEY).shared
@@ -264,12 +264,12 @@ def test_what_is_kept_back_has_no_part_in_what_leaves(name: str, stage: Any) -> 
         bare = sent_by(method, shared, lesser)
         for table in method.spec.tables:
             assert np.array_equal(sent.tables[table][1], bare.tables[table][1])
-            assert np.array_equal(sent.tables[table][2], bare.tables[table][2]), "a row speaks of what was kept back"
+            assert np.array_equal(sent.tables[table][2], bare.tables[table][2]), "a row depends on what was kept back"
     assert held > 20
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_sum_without_some_people_is_the_sum_of_the_others(name: str) -> None:
+def test_a_sum_without_some_clients_is_the_sum_of_the_others(name: str) -> None:
     """Dropouts: the model is exactly that of those who answered."""
     there, method = world(), made(name)
     answered = np.arange(0, len(there[0]), 3)
@@ -284,7 +284,7 @@ def test_a_sum_without_some_people_is_the_sum_of_the_others(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_when_nobody_says_anything_the_model_stays(name: str) -> None:
+def test_an_empty_sum_leaves_the_model_as_it_is(name: str) -> None:
     there, method = world(), made(name)
     before = method.init(*there, KEY.child("init"))
     silent = final(method, there, [disclosing(there, pi=0.0)])
@@ -293,7 +293,7 @@ def test_when_nobody_says_anything_the_model_stays(name: str) -> None:
     empty = final(method, (nothing, there[1]))
     assert np.isfinite(method.score(empty.shared, {}, nothing)).all()
     after = final(method, there)
-    assert not method.score(after.shared, {}, nothing).any(), "somebody without a history is told something"
+    assert not method.score(after.shared, {}, nothing).any(), "a client without a history gets scores"
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -339,7 +339,7 @@ def test_a_new_user_folds_in_from_a_history_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_two_tastes_are_told_apart(name: str, tastes: World) -> None:
+def test_two_tastes_are_distinguished(name: str, tastes: World) -> None:
     clients, catalog = tastes
     method = made(name, **({"factors": 2} if name != "fed-ease" else {}))
     model = final(method, tastes)

@@ -82,7 +82,7 @@ class Room(Loopback):
         self.told.append(status)
 
 
-def test_operator_and_devices_are_told_how_many_newcomers_are_missing(
+def test_operator_and_devices_see_how_many_newcomers_are_missing(
     journal: CoordinatorJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tacit.field.coordinator")
@@ -95,61 +95,61 @@ def test_operator_and_devices_are_told_how_many_newcomers_are_missing(
         return room.told[-1], sum("no batch" in alert.what for alert in alerts)
 
     first = {device.number for device in enrolled(journal, 13)}
-    assert told(first) == (CoordinatorStatus("pause", 13, 13, 60), 0), "nobody is new before the first batch"
+    assert told(first) == (CoordinatorStatus("pause", 13, 13, 60), 0), "no device is new before the first batch"
     summed(journal, 0, decided(journal, first, 0))
     assert told(first) == (CoordinatorStatus("pause", 13, 13, 60, 0, 13), 0)
-    everybody = {device.number for device in enrolled(journal, 4)}
-    status, n_alerts = told(everybody - {17})
+    all_devices = {device.number for device in enrolled(journal, 4)}
+    status, n_alerts = told(all_devices - {17})
     assert (status.new_here, status.new_missing, n_alerts) == (3, 10, 1)
     assert [record.__dict__["fields"]["missing"] for record in caplog.records if record.msg == "newcomers wait"] == [10]
-    everybody = {device.number for device in enrolled(journal, 9)}
-    status, n_alerts = told(everybody)
+    all_devices = {device.number for device in enrolled(journal, 9)}
+    status, n_alerts = told(all_devices)
     assert (status.new_here, status.new_missing, n_alerts) == (13, 0, 0)
-    assert numbers(decided(journal, everybody, 1)) == everybody - first, "they are asked next"
+    assert numbers(decided(journal, all_devices, 1)) == all_devices - first, "they are asked next"
 
 
 def test_who_is_in_the_first_sum_is_a_batch_and_only_whole_batches_are_asked(journal: CoordinatorJournal) -> None:
-    everybody = {device.number for device in enrolled(journal, 45)}
+    all_devices = {device.number for device in enrolled(journal, 45)}
     batches = []
     for number in (0, 1):  # 45 devices are two batches
-        found = decided(journal, everybody, number)
+        found = decided(journal, all_devices, number)
         assert found.batch is not None
         assert (found.batch.is_formed, len(found.batch.halves)) == (False, 1)
         lost = frozenset(sorted(numbers(found))[:1])
         summed(journal, number, found, lost)
         batches.append(numbers(found) - lost)
     assert not batches[0] & batches[1]
-    assert sorted(len(batch) for batch in batches) == [21, 22], "of 22 and of 23 one was lost, and nobody was left over"
-    waits = decided(journal, everybody, 2)
+    assert sorted(len(batch) for batch in batches) == [21, 22], "of 22 and of 23 one was lost, and none was left over"
+    waits = decided(journal, all_devices, 2)
     assert (waits.asked, waits.waits) == ([], False), "they cool down"
-    assert numbers(decided(journal, everybody, 6)) == batches[0], "who has waited longest"
-    one_gone = everybody - {min(batches[0])}
+    assert numbers(decided(journal, all_devices, 6)) == batches[0], "who has waited longest"
+    one_gone = all_devices - {min(batches[0])}
     assert numbers(decided(journal, one_gone, 7)) == batches[1], "a batch that lacks a device stays out"
     incomplete = decided(journal, one_gone - {min(batches[1])}, 7)
     assert (incomplete.asked, incomplete.waits, incomplete.reason.code) == ([], True, ReasonCode.BATCHES_INCOMPLETE)
-    new = {device.number for device in enrolled(journal, 11)} - everybody
-    left = everybody - batches[0] - batches[1]
-    assert numbers(decided(journal, everybody | new, 7)) == new | left, "devices without a batch make a new one"
+    new = {device.number for device in enrolled(journal, 11)} - all_devices
+    left = all_devices - batches[0] - batches[1]
+    assert numbers(decided(journal, all_devices | new, 7)) == new | left, "devices without a batch make a new one"
 
 
 def test_the_journal_forgets_who_was_in_which_sum_and_keeps_the_batch(journal: CoordinatorJournal) -> None:
-    everybody = {device.number for device in enrolled(journal, 14)}
+    all_devices = {device.number for device in enrolled(journal, 14)}
     for number in (0, 6, 12):
-        found = decided(journal, everybody, number)
-        assert numbers(found) == everybody
+        found = decided(journal, all_devices, number)
+        assert numbers(found) == all_devices
         summed(journal, number, found)
     assert {number for number, _ in journal.sums.participants()} == {12}, "cool-downs need no more"
     assert {(device.batch, device.summed, device.cohorts) for device in journal.members.devices()} == {(1, 2, 1)}
 
 
 def test_a_large_batch_is_counted_in_two_halves_that_stay(journal: CoordinatorJournal) -> None:
-    everybody = {device.number for device in enrolled(journal, 30)}
-    found = decided(journal, everybody, 0)
+    all_devices = {device.number for device in enrolled(journal, 30)}
+    found = decided(journal, all_devices, 0)
     assert found.batch is not None
     assert [len(half) for half in found.batch.halves] == [15, 15]
     lost = frozenset({found.batch.halves[0][3]})
     summed(journal, 0, found, lost)
-    again = decided(journal, everybody - lost, 6)
+    again = decided(journal, all_devices - lost, 6)
     assert again.batch is not None
     assert again.batch.is_formed
     assert [set(half) for half in again.batch.halves] == [set(half) - lost for half in found.batch.halves]
@@ -158,24 +158,24 @@ def test_a_large_batch_is_counted_in_two_halves_that_stay(journal: CoordinatorJo
 def test_a_batch_whose_device_is_revoked_is_over_and_who_need_not_stay_makes_a_new_one(
     journal: CoordinatorJournal,
 ) -> None:
-    everybody = {device.number for device in enrolled(journal, 20)}
-    summed(journal, 0, decided(journal, everybody, 0))
+    all_devices = {device.number for device in enrolled(journal, 20)}
+    summed(journal, 0, decided(journal, all_devices, 0))
     stay = {device.number for device in journal.members.devices() if device.stays}
     assert len(stay) == STAYING
     journal.members.revoke(min(stay))
-    found = decided(journal, everybody, 6)
+    found = decided(journal, all_devices, 6)
     assert found.batch is not None
     assert not found.batch.is_formed
-    assert numbers(found) == everybody - stay
+    assert numbers(found) == all_devices - stay
     summed(journal, 6, found)
     assert {device.cohorts for device in journal.members.devices() if device.number not in stay} == {2}
-    assert numbers(decided(journal, everybody, 12)) == everybody - stay, "the new batch is summed again"
-    journal.members.revoke(max(everybody))
-    over = decided(journal, everybody, 18)
+    assert numbers(decided(journal, all_devices, 12)) == all_devices - stay, "the new batch is summed again"
+    journal.members.revoke(max(all_devices))
+    over = decided(journal, all_devices, 18)
     assert (over.asked, over.reason.code) == ([], ReasonCode.BATCHES_INCOMPLETE), "six are left, and need others"
-    new = {device.number for device in enrolled(journal, 12)} - everybody
+    new = {device.number for device in enrolled(journal, 12)} - all_devices
     free = {device.number for device in journal.members.devices() if device.cohorts == 2 and not device.stays}
-    assert numbers(decided(journal, everybody | new, 18)) == new | free - {max(everybody)}
+    assert numbers(decided(journal, all_devices | new, 18)) == new | free - {max(all_devices)}
 
 
 # --- with devices -----------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_the_operator_sees_which_device_a_batch_waits_for(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "phase", [ServerPhase.CONFIRMATIONS, ServerPhase.UNMASKINGS], ids=lambda phase: phase.name.lower()
 )
-def test_a_device_that_falls_silent_after_its_vector_does_not_end_the_sum(tmp_path: Path, phase: ServerPhase) -> None:
+def test_a_device_that_is_lost_after_its_vector_does_not_end_the_sum(tmp_path: Path, phase: ServerPhase) -> None:
     field = field_of(tmp_path, 6, policy=SMALL.model_copy(update={"k_min": 1}))
     always = {(number, phase): {3} for number in range(9)}
     secure = {**CARE, "two_stage": phase == ServerPhase.UNMASKINGS}

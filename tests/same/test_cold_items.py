@@ -1,4 +1,4 @@
-"""An item that joins a running federation: devices recommend it before anybody had it, by its public vector."""
+"""An item that joins a running federation: devices recommend it before any history has it, by its public vector."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def add_item(field: Field, like: int) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_new_item_is_recommended_before_anybody_had_it(method: str, cold_methods: None, tmp_path: Path) -> None:
+def test_a_new_item_is_recommended_before_any_history_has_it(method: str, cold_methods: None, tmp_path: Path) -> None:
     field = Field(tmp_path, method)
     field.run(Loopback(field.devices, field.journal.amendments.since), rounds=ROUNDS, secure=None)
     person = field.people()[0]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers.interceptor import Interceptor
 from helpers.loopback_federation import CARE, Field
-from helpers.overheard import Overheard
 from helpers.town_federation import BOLD
 from helpers.watched_federation import Watched, visit
 from tacit.errors import FieldError
@@ -29,9 +29,11 @@ def every(code: ReasonCode) -> dict[int, ReasonCode]:
     return dict.fromkeys(range(1, 6), code)
 
 
-def heard(watched: Watched, change: Callable[[int, SecureRequest], SecureRequest]) -> dict[int, ReasonCode | None]:
+def collect_refusals(
+    watched: Watched, change: Callable[[int, SecureRequest], SecureRequest]
+) -> dict[int, ReasonCode | None]:
     """Run one more round with a coordinator that changes messages; return why devices refused."""
-    carrier = Overheard(watched.field, change)
+    carrier = Interceptor(watched.field, change)
     assert watched.run(carrier=carrier) == ["abandoned"]
     assert not any(device.ledger.list() for device in watched.field.devices.values()), "nothing was sent"
     return carrier.refusals
@@ -50,7 +52,7 @@ def test_rounds_go_on_while_the_directory_grows_and_devices_restart(tmp_path: Pa
     assert {checkpoint.size for checkpoint in known if checkpoint is not None} == {6}
 
 
-def test_nobody_is_asked_before_the_witness_has_signed_for_long_enough(tmp_path: Path) -> None:
+def test_no_device_is_asked_before_the_witness_has_signed_for_long_enough(tmp_path: Path) -> None:
     watched = Watched(tmp_path, DirectoryPolicy(), hours=24)
     with pytest.raises(FieldError) as error:
         watched.run(1)
@@ -67,7 +69,9 @@ def test_nobody_is_asked_before_the_witness_has_signed_for_long_enough(tmp_path:
     devices = watched.field.journal.members.devices()
     late = watched.field.journal.members.add(b"late", Identity.fresh().public)
     watched.visit()
-    assert watched.directory().settled(watched.field.journal.members.devices()) == devices, "the late one must wait"
+    assert watched.directory().select_settled(watched.field.journal.members.devices()) == devices, (
+        "the late one must wait"
+    )
     assert late not in {device.number for device in devices}
 
 
@@ -76,21 +80,21 @@ def test_invented_identities_are_refused_by_every_device(tmp_path: Path) -> None
     watched = Watched(tmp_path)
     watched.visit()
     signed = watched.field.journal.directory.checkpoints()
-    carrier = Overheard(watched.field)
+    carrier = Interceptor(watched.field)
     for at in range(2):
         identity = Identity.fresh()
         number = watched.field.journal.members.add(b"invented %d" % at, identity.public)
         carrier.invented[number] = SecureDevice(identity, BOLD)
 
-    def settled(self: CoordinatorDirectory, members: list[EnrolledDevice]) -> list[EnrolledDevice]:
+    def select_all(self: CoordinatorDirectory, members: list[EnrolledDevice]) -> list[EnrolledDevice]:
         self._read()
         return list(members)
 
-    honest, CoordinatorDirectory.settled = CoordinatorDirectory.settled, settled  # type: ignore[assignment]
+    honest, CoordinatorDirectory.select_settled = CoordinatorDirectory.select_settled, select_all  # type: ignore[assignment]
     try:
         assert watched.run(1, carrier=carrier) == ["abandoned"]
     finally:
-        CoordinatorDirectory.settled = honest  # type: ignore[method-assign]
+        CoordinatorDirectory.select_settled = honest  # type: ignore[method-assign]
     assert watched.field.journal.directory.checkpoints() == signed
     assert carrier.refusals == every(ReasonCode.NOT_IN_DIRECTORY)
     assert not any(device.ledger.list() for device in watched.field.devices.values())
@@ -101,7 +105,7 @@ def test_what_a_lying_coordinator_shows_is_refused_by_name(tmp_path: Path) -> No
     watched.visit()
     false = Witness(tmp_path / "false")
     others = watched.rules.model_copy(update={"key": false.key.hex()})
-    stranger = visit(false, CoordinatorDirectory(watched.field.journal, others), watched.log)
+    others_checkpoint = visit(false, CoordinatorDirectory(watched.field.journal, others), watched.log)
     watched.field.journal.directory.forget_checkpoints()
     watched.visit()
 
@@ -114,7 +118,10 @@ def test_what_a_lying_coordinator_shows_is_refused_by_name(tmp_path: Path) -> No
 
     lies: list[tuple[ReasonCode, Callable[[int, SecureRequest], SecureRequest]]] = [
         (ReasonCode.DIRECTORY_MISSING, lambda number, asked: replace(asked, directory=b"")),
-        (ReasonCode.DIRECTORY_FORGED, shown(lambda proof: replace(proof, newest=stranger, settled=stranger))),
+        (
+            ReasonCode.DIRECTORY_FORGED,
+            shown(lambda proof: replace(proof, newest=others_checkpoint, settled=others_checkpoint)),
+        ),
         (ReasonCode.DIRECTORY_FORGED, shown(lambda proof: replace(proof, newest=replace(proof.newest, size=9)))),
         (ReasonCode.DIRECTORY_FORGED, shown(lambda proof: replace(proof, settled=replace(proof.settled, time=1)))),
         (ReasonCode.DIRECTORY_FORKED, shown(lambda proof: replace(proof, growth=(bytes(32),)))),
@@ -124,14 +131,14 @@ def test_what_a_lying_coordinator_shows_is_refused_by_name(tmp_path: Path) -> No
         (ReasonCode.MALFORMED_MESSAGE, lambda number, asked: replace(asked, directory=asked.directory[:-1])),
     ]
     for code, lie in lies:
-        assert heard(watched, lie) == every(code)
+        assert collect_refusals(watched, lie) == every(code)
     for policy, code in (
         (DirectoryPolicy(settled_hours=1), ReasonCode.DIRECTORY_YOUNG),
         (DirectoryPolicy(settled_hours=0, fresh_days=1e-9), ReasonCode.DIRECTORY_STALE),
     ):
         for device in watched.field.devices.values():
             device.change(lambda before, policy=policy: before.model_copy(update={"directory": policy}))  # type: ignore[misc]
-        assert heard(watched, lambda number, asked: asked) == every(code)
+        assert collect_refusals(watched, lambda number, asked: asked) == every(code)
 
 
 def test_two_lists_for_two_halves_get_one_signature(tmp_path: Path) -> None:
@@ -144,28 +151,31 @@ def test_two_lists_for_two_halves_get_one_signature(tmp_path: Path) -> None:
     with pytest.raises(FieldError) as error:
         visit(watched.witness, fork, watched.log)
     assert error.value.code == ReasonCode.DIRECTORY_FORKED, "an honest coordinator notices"
-    held = watched.witness.held(watched.log)
+    held = watched.witness.sign_held(watched.log)
 
     class Lying(CoordinatorDirectory):
         def visit(self, held):  # type: ignore[no-untyped-def]
             empty = Witness(tmp_path / "somebody")
             rules = watched.rules.model_copy(update={"key": empty.key.hex()})
-            growth = CoordinatorDirectory(other.journal, rules).visit(empty.held(watched.log))
+            growth = CoordinatorDirectory(other.journal, rules).visit(empty.sign_held(watched.log))
             return replace(growth, entries=growth.entries[held.size :] or growth.entries[:1])
 
     with pytest.raises(FieldError) as error:
         visit(watched.witness, Lying(other.journal, watched.rules), watched.log)
     assert error.value.code == ReasonCode.DIRECTORY_FORKED, "and the witness notices one that lies"
-    assert (watched.witness.held(watched.log).size, watched.witness.held(watched.log).root) == (held.size, held.root)
+    assert (watched.witness.sign_held(watched.log).size, watched.witness.sign_held(watched.log).root) == (
+        held.size,
+        held.root,
+    )
     reopened = Witness(tmp_path / "witness")
-    assert reopened.held(watched.log).root == held.root
+    assert reopened.sign_held(watched.log).root == held.root
 
 
 def test_a_device_that_missed_how_the_directory_grew_is_shown_it_the_next_time(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     watched.visit()
 
-    class AdvertLost(Overheard):
+    class AdvertLost(Interceptor):
         def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
             for number, answer in super().ask(requests, seconds):
                 if number != 2:
@@ -176,11 +186,11 @@ def test_a_device_that_missed_how_the_directory_grew_is_shown_it_the_next_time(t
     )
     watched.field.journal.members.add(b"newcomer", Identity.fresh().public)
     watched.visit()
-    carrier = Overheard(watched.field)
+    carrier = Interceptor(watched.field)
     assert watched.run(carrier=carrier) == ["finished"]
     assert carrier.refusals == {2: ReasonCode.DIRECTORY_GAP}
-    again = Overheard(watched.field)
-    coordinator = watched.coordinator(carrier := Overheard(watched.field))
+    again = Interceptor(watched.field)
+    coordinator = watched.coordinator(carrier := Interceptor(watched.field))
     assert coordinator.round().answered == 4
     assert carrier.refusals == {2: ReasonCode.DIRECTORY_GAP}, "a coordinator that was restarted has forgotten it"
     coordinator.carrier = again
@@ -197,7 +207,7 @@ def test_a_shrunken_directory_is_refused(tmp_path: Path) -> None:
     assert watched.run(1) == ["finished"]
     watched.field.journal.directory.forget_checkpoints()
     watched.field.journal.directory.note_checkpoint(before)
-    carrier = Overheard(watched.field)
+    carrier = Interceptor(watched.field)
     assert watched.run(carrier=carrier) == ["abandoned"]
     assert carrier.refusals == every(ReasonCode.DIRECTORY_FORKED)
 
@@ -213,7 +223,7 @@ def test_a_witness_adds_no_more_than_it_said_in_a_day(tmp_path: Path) -> None:
     assert sizes == [2, 2, 4, 4]
 
 
-def test_without_a_witness_the_proof_is_not_looked_at_and_the_device_says_whom_it_trusts(tmp_path: Path) -> None:
+def test_without_a_witness_the_proof_is_not_read_and_the_device_says_whom_it_trusts(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     watched.visit()
     device = watched.field.devices[1]
@@ -221,7 +231,7 @@ def test_without_a_witness_the_proof_is_not_looked_at_and_the_device_says_whom_i
     device.directory.name_witness("")
     assert not device.directory.witness
     assert watched.rules.key not in device.directory.describe_trust(device.sharing)
-    carrier = Overheard(watched.field, lambda number, asked: replace(asked, directory=b"") if number == 1 else asked)
+    carrier = Interceptor(watched.field, lambda number, asked: replace(asked, directory=b"") if number == 1 else asked)
     assert watched.run(1, carrier=carrier) == ["finished"]
     assert not carrier.refusals
 
@@ -236,5 +246,5 @@ def test_the_cohort_of_a_second_stage_is_shown_too(tmp_path: Path) -> None:
             seen.append((number, SessionInvitation.decode(asked.content).session.terms.stage, bool(asked.directory)))
         return asked
 
-    assert watched.run(1, carrier=Overheard(watched.field, note), secure={**CARE, "two_stage": True}) == ["finished"]
+    assert watched.run(1, carrier=Interceptor(watched.field, note), secure={**CARE, "two_stage": True}) == ["finished"]
     assert sorted(seen) == [(number, stage, True) for number in range(1, 6) for stage in (1, 2)]

@@ -63,17 +63,17 @@ def test_processes_over_tls_make_what_the_simulator_makes(field: Field, models: 
 
 
 def test_a_killed_device_and_a_killed_coordinator_come_back(field: Field, models: Nodes) -> None:
-    everybody = range(len(field.clients))
-    pids = [models.start(field.path(person)) for person in everybody]
+    all_numbers = range(len(field.clients))
+    pids = [models.start(field.path(person)) for person in all_numbers]
     field.run(1, quorum=len(field.clients))  # ends with the model given out: the processes end
     assert [models.wait(pid) for pid in pids] == [0] * len(pids)
     field.link.close()  # the coordinator is gone, and comes back on the same address
     port, field.journal = field.link.port, CoordinatorJournal.open(field.journal.path)
-    with socket.create_server(("127.0.0.1", port)) as nobody:  # they knock at a closed door, and wait
-        pids = [models.start(field.path(person)) for person in everybody]
-        nobody.settimeout(LONG)
+    with socket.create_server(("127.0.0.1", port)) as listener:  # they cannot connect, and wait
+        pids = [models.start(field.path(person)) for person in all_numbers]
+        listener.settimeout(LONG)
         for _ in pids:
-            nobody.accept()[0].close()
+            listener.accept()[0].close()
     field.link = SuperLink(field.journal, "127.0.0.1", port, field.tls.certificate, field.tls.key)
     wait_until(lambda: len(field.link.present()) == len(pids), LONG, "all devices are there again")
     os.kill(pids[0], signal.SIGKILL)  # while the coordinator believes that it is there
@@ -157,8 +157,8 @@ def test_a_message_that_is_withdrawn_before_its_parts_are_fetched_is_passed_over
     class LateNode(SuperNode):
         is_late = False
 
-        def _look(self, client: Any, node: Any) -> Any:
-            found = super()._look(client, node)
+        def _poll(self, client: Any, node: Any) -> Any:
+            found = super()._poll(client, node)
             if found.messages_list and not self.is_late:
                 self.is_late = True
                 field.link.tell({1: b"another"}, 0.0)  # the first one is withdrawn, and so is this
@@ -211,7 +211,7 @@ def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_
         ("/v1/tacit/enrol", b"{", 400),
         ("/v1/tacit/enrol", json.dumps({"word": "x", "key": "!"}).encode(), 400),
         ("/v1/fleet/pull-messages", b"junk", 400),
-        ("/v1/fleet/pull-messages", b"", 401),  # nobody has signed it
+        ("/v1/fleet/pull-messages", b"", 401),  # without a signature
         ("/v1/control/start-run", b"", 404),
         ("/docs", b"", 404),
     ):
@@ -223,21 +223,21 @@ def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_
         assert refused.value.code == status, path
     with socket.create_connection(("127.0.0.1", field.link.port), timeout=LONG) as plain:
         plain.sendall(b"POST /v1/fleet/pull-messages HTTP/1.1\r\n\r\n")
-        assert not plain.recv(100).startswith(b"HTTP"), "without TLS nobody is answered"
+        assert not plain.recv(100).startswith(b"HTTP"), "without TLS no request is answered"
     with pytest.raises(FieldError, match="Cannot listen"):
         SuperLink(field.journal, "127.0.0.1", field.link.port, field.tls.certificate, field.tls.key)
 
 
 def test_devices_fetch_amendments_over_the_line(field: Field) -> None:
     """The catalogue changes while they are away; both answer in the next round, and their users are told."""
-    people, heard, stop = field.people(), list[str](), threading.Event()
+    people, events, stop = field.people(), list[str](), threading.Event()
     before = field.journal.catalog
     assert before.titles is not None
     renamed = replace(before, titles=["Renamed", *before.titles[1:]])
     field.journal.publish(renamed)
     threads = [
         threading.Thread(
-            target=SuperNode(device, poll=0.05).run, args=(stop, lambda news: heard.append(news.what)), daemon=True
+            target=SuperNode(device, poll=0.05).run, args=(stop, lambda news: events.append(news.what)), daemon=True
         )
         for device in people.values()
     ]
@@ -250,7 +250,7 @@ def test_devices_fetch_amendments_over_the_line(field: Field) -> None:
         for thread in threads:
             wait_for_thread(thread)
     assert [(r.state, r.answered) for r in field.journal.rounds.records()] == [("finished", len(people))]
-    assert heard.count("amended") == len(people)
+    assert events.count("amended") == len(people)
     assert {device.catalog.title(0) for device in people.values()} == {"Renamed"}
     for device in people.values():
         device.close()

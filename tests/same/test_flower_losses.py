@@ -41,7 +41,7 @@ CARE = {"n_min": 3, "k_min": 1, "spare": 1, "corrupted": 0.0, "dropped": 0.2}
 class Deadly:
     """The SuperLink, but a device dies when a certain message is about to be posted for it.
 
-    That nobody else will answer is known here, so that a round need not wait for its deadline.
+    That no other device will answer is known here, so that a round need not wait for its deadline.
     """
 
     def __init__(self, field: Field, models: Nodes, link: SuperLink) -> None:

@@ -24,7 +24,7 @@ def newcomer(field: Field) -> Device:
 
 
 def kind_of(field: Field) -> str:
-    """A category that somebody else's history has."""
+    """A category that another user's history has."""
     assert field.catalog.categories is not None
     return field.catalog.categories.of(int(field.clients.of(1)[0]))[0]
 

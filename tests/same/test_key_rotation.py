@@ -207,11 +207,11 @@ def test_a_list_of_members_without_an_end_is_given_up(
         fetch_notices(line["address"], line["roots"].encode(), device.federation_id)
 
 
-def test_nobody_else_changes_a_key(field: Field, device: Device) -> None:
+def test_only_its_own_identity_changes_a_key(field: Field, device: Device) -> None:
     old, other = (one.key for one in field.journal.members.devices())
     new = public_half(draw_key())
-    stranger = Identity.fresh().sign(hand_over_statement(old, new))
-    assert not field.journal.members.hand_over(old, new, stranger)
+    forged = Identity.fresh().sign(hand_over_statement(old, new))
+    assert not field.journal.members.hand_over(old, new, forged)
     assert not field.journal.members.hand_over(old, new, b"")
     right = device.keys.sign_hand_over(old, new)
     assert not field.journal.members.hand_over(other, new, right), "signed for another key"

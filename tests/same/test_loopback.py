@@ -176,7 +176,7 @@ class Lying(Loopback):
             yield 1, honest[1][:-3]
         yield 2, honest[2]
         yield 2, honest[2]  # replayed
-        yield 77, honest[4]  # nobody asked
+        yield 77, honest[4]  # it was not asked
         if 3 in honest:
             yield 3, b"x" * 100
         yield from ((device, content) for device, content in honest.items() if device > 3)

@@ -66,7 +66,7 @@ def test_a_device_that_drops_out_in_any_phase_is_in_the_sum_or_as_if_never_asked
     assert (first.state, first.answered) == ("finished", 5 if phase >= ServerPhase.CONFIRMATIONS else 4)
     assert np.isfinite(coordinator.shared["items"]).all()
     counted = {device.number: device.counted for device in field.journal.members.devices()}
-    assert set(counted.values()) == {1}, "she takes part again in the next round"
+    assert set(counted.values()) == {1}, "the device takes part again in the next round"
 
 
 def test_nothing_readable_leaves(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ class Replaying(Loopback):
         yield from super().ask(requests, seconds)
 
 
-def test_replayed_and_forged_turns_are_refused_and_a_paused_device_is_silent(tmp_path: Path) -> None:
+def test_replayed_and_forged_messages_are_refused_and_a_paused_device_answers_none(tmp_path: Path) -> None:
     field = masked(tmp_path)
     carrier = Replaying(field)
     field.run(carrier, rounds=1, **KNOWN, secure={**CARE, "two_stage": False})

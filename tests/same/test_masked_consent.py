@@ -1,4 +1,4 @@
-"""One answer per round, readable or masked; what she forbids is not repeated; who leaves may join elsewhere."""
+"""One answer per round, readable or masked; what the user forbids is not repeated; who leaves may join elsewhere."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_round_opened_under_masks_is_not_answered_in_the_clear(tmp_path: Path)
         if phase < ServerPhase.VECTORS:
             with refused(WireError, ReasonCode.ROUND_ANSWERED):
                 device.learn(plain[0])
-        else:  # with the vector it becomes a device that nobody reads
+        else:  # with the vector it becomes a device of masked rounds only
             with refused(ConsentError, ReasonCode.MASKED_ONLY):
                 device.learn(plain[0])
         phases.append(phase)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.overheard import Overheard
+from helpers.interceptor import Interceptor
 from helpers.refusals import refused
 from helpers.watched_federation import Watched
 from tacit.errors import DevicePolicyError
@@ -60,7 +60,7 @@ def shown(change: Callable[[NoticeList], NoticeList]) -> Change:
 
 
 def refusals(watched: Watched, change: Change = lambda number, asked: asked) -> dict[int, ReasonCode | None]:
-    carrier = Overheard(watched.field, change)
+    carrier = Interceptor(watched.field, change)
     assert watched.run(carrier=carrier) == ["abandoned"]
     return carrier.refusals
 
@@ -103,7 +103,10 @@ def test_an_operator_cannot_hide_a_revocation_that_the_witness_has_signed(watche
         (ReasonCode.DIRECTORY_MISSING, lambda number, asked: replace(asked, notices=b"")),
         (ReasonCode.DIRECTORY_MISSING, shown(lambda found: replace(found, signed=None))),
         (ReasonCode.DIRECTORY_FORKED, shown(lambda found: replace(found, notices=()))),
-        (ReasonCode.DIRECTORY_FORGED, shown(lambda found: replace(found, signed=watched.witness.held(watched.log)))),
+        (
+            ReasonCode.DIRECTORY_FORGED,
+            shown(lambda found: replace(found, signed=watched.witness.sign_held(watched.log))),
+        ),
         (ReasonCode.MALFORMED_MESSAGE, lambda number, asked: replace(asked, notices=asked.notices[:-1])),
     ]
     for code, lie in lies:
@@ -123,7 +126,7 @@ def test_an_older_signature_does_not_make_a_device_forget_what_it_saw_signed(wat
     watched.field.journal.members.revoke(5)
     watched.visit()
     assert watched.run(1) == ["finished"]
-    older = Overheard(watched.field, shown(lambda found: replace(found, signed=before.signed)))
+    older = Interceptor(watched.field, shown(lambda found: replace(found, signed=before.signed)))
     assert watched.run(1, carrier=older) == ["finished"], "the list is whole"
     ask_again(watched, 5)
     earlier = refusals(watched, shown(lambda found: before))
@@ -137,10 +140,10 @@ def test_who_fetched_newer_notices_takes_part_in_a_round_that_began_before_them(
     watched.visit()
     device, newer = watched.field.devices[1], watched.field.journal.notices.list()
     assert not is_noted_revoked(device, newer)
-    assert watched.run(1, carrier=Overheard(watched.field, shown(lambda found: before))) == ["finished"]
+    assert watched.run(1, carrier=Interceptor(watched.field, shown(lambda found: before))) == ["finished"]
     assert device.directory.notices == newer, "and goes on by what it knows"
     forked = replace(before, notices=(Notice(NoticeKind.REVOKED, bytes(32)),))
-    other = Overheard(watched.field, shown(lambda found: forked))
+    other = Interceptor(watched.field, shown(lambda found: forked))
     watched.run(1, carrier=other)
     assert other.refusals[1] == ReasonCode.DIRECTORY_FORKED
 
@@ -179,7 +182,7 @@ def test_rounds_go_on_with_a_new_key_in_the_same_cohort(watched: Watched, has_wi
             cohorts.append(SessionInvitation.decode(asked.content).session.cohort)
         return asked
 
-    carrier = Overheard(watched.field, note)
+    carrier = Interceptor(watched.field, note)
     assert watched.run(1, carrier=carrier, **more) == ["finished"]
     old, new = change_key(watched, 2)
     assert new.public == old.public
@@ -200,7 +203,7 @@ def test_a_copy_with_a_former_key_sits_out_and_the_others_go_on(watched: Watched
     device, journal = watched.field.devices[2], watched.field.journal
     with device.store.transaction():
         device.store.put("identity", old.secret + old.name)
-    carrier = Overheard(watched.field)
+    carrier = Interceptor(watched.field)
     assert watched.run(carrier=carrier) == ["finished"], "without the device that has an old copy of its file"
     assert carrier.refusals == {2: ReasonCode.KEY_REPLACED}
     statement = hand_over_statement(bytes([1]), b"another")
@@ -282,8 +285,8 @@ def test_without_a_witness_messages_stay_in_the_first_version_until_a_key_change
         return asked
 
     watched.field.journal.members.revoke(5)
-    assert watched.run(1, carrier=Overheard(watched.field, note), witness=None) == ["finished"]
+    assert watched.run(1, carrier=Interceptor(watched.field, note), witness=None) == ["finished"]
     assert versions == {1}
     change_key(watched, 1)
-    assert watched.run(1, carrier=Overheard(watched.field, note), witness=None) == ["finished"]
+    assert watched.run(1, carrier=Interceptor(watched.field, note), witness=None) == ["finished"]
     assert versions == {1, 2}

@@ -91,7 +91,7 @@ def test_a_readable_answer_of_impossible_form_is_refused_and_struck(tmp_path: Pa
     ]
 
 
-def test_a_model_that_diverges_by_everybody_is_not_one_devices_fault(tmp_path: Path) -> None:
+def test_where_all_devices_make_a_model_diverge_none_gets_a_strike(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     _, width = shape_of(field)
 

@@ -1,4 +1,4 @@
-"""Quality as a federation may know it: one number over many people, and nobody's own."""
+"""Quality as a federation may know it: one number over many users, and none of a single one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TWO_STAGES = {**CARE, "two_stage": True}
 
 
 def add_new(field: Field, device: Device, place: int) -> Any:
-    """Let somebody do something that stands at a place of her list; return it."""
+    """Let a user do something that stands at a place of their list; return it."""
     item = device.recommend(field.catalog.n_items)[place].item
     device.history.add([HistoryEntry(item)], field.catalog)
     return item
@@ -44,7 +44,7 @@ def test_the_sum_is_of_what_each_device_measured_before_it_learnt(tmp_path: Path
     places = [0, SHOWN - 1, SHOWN, 15, 2]
     for device, place in zip(field.devices.values(), places, strict=True):
         add_new(field, device, place)
-        with device._store.transaction():  # as somebody who came from another federation, with another catalogue
+        with device._store.transaction():  # as a user who came from another federation, with another catalogue
             device._store.put_json("hidden", ["an item that is not here"])
     assert qualities(field) == [None, SummedQuality(3, 5)], (
         "nothing is new in a first round; then three of five were listed"
@@ -66,7 +66,7 @@ def test_an_item_that_came_back_is_not_new(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "decided",
     [{"pi": 0.0}, {"measure": False}, {"never": True}, {"pi": 1e-9, "coin": "once"}],
-    ids=["she shares nothing", "she wants not to be measured", "never this item", "drawn once, and kept back"],
+    ids=["nothing is shared", "measuring is off", "never this item", "drawn once, and kept back"],
 )
 def test_no_user_is_measured_without_consent(tmp_path: Path, decided: dict[str, Any]) -> None:
     field = after_a_round(tmp_path)
@@ -81,13 +81,13 @@ def test_no_user_is_measured_without_consent(tmp_path: Path, decided: dict[str, 
 
 
 def test_too_few_people_are_not_read(tmp_path: Path) -> None:
-    """One person alone has something new: her answer is counted, and not asked for."""
+    """One user alone has something new: that is counted, and the answer is not asked for."""
     field = after_a_round(tmp_path)
     add_new(field, field.devices[3], 0)
     assert qualities(field) == [None, None]
     first, second = field.devices[3].ledger.list(since=2)
-    assert first.measured, "that there is somebody"
-    assert not second.measured, "and not what she would say"
+    assert first.measured, "that there is one"
+    assert not second.measured, "and not the answer itself"
 
 
 def test_nothing_is_measured_in_one_stage_or_in_the_clear(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_what_is_lost_between_the_stages_is_not_asked_for(tmp_path: Path) -> Non
         add_new(field, device, 0)
 
     class Leaving(Egress):
-        """Somebody answers to the end of the first stage, and to nothing after it."""
+        """One device answers to the end of the first stage, and to nothing after it."""
 
         def ask(self, requests: Any, seconds: float) -> Any:
             self.turns = getattr(self, "turns", 0) + 1

@@ -59,7 +59,7 @@ def test_thirteen_devices_with_usual_settings_are_summed_without_a_word_of_confi
         assert device.sharing.masked_only
 
 
-def test_too_few_devices_are_read_and_it_is_said(tmp_path: Path) -> None:
+def test_too_few_devices_make_a_readable_round_and_the_reason_is_recorded(tmp_path: Path) -> None:
     field = field_of(tmp_path, DevicePolicy())
     field.run(rounds=2)
     rounds = field.journal.rounds.records()
@@ -82,7 +82,7 @@ def test_enough_devices_are_summed_under_masks_cool_down_and_are_not_read_again(
         entries = device.ledger.list()
         assert {entry.round for entry in entries} == {0, 3, 6}
         assert all(entry.masked and entry.state == "sent" for entry in entries)
-        assert device.sharing.masked_only, "after her first sum she is read no more"
+        assert device.sharing.masked_only, "after the first sum no round is readable"
     before = coordinator.shared["items"].copy()
     back = Coordinator(field.journal, RoundRules(rounds=9, secure=None, readable=True), Loopback(field.devices))
     happened = back.round()
@@ -93,14 +93,16 @@ def test_enough_devices_are_summed_under_masks_cool_down_and_are_not_read_again(
     asked = write_request(field.federation, Request(8, field.federation.download(back.shared), True, 6))
     with refused(ConsentError, ReasonCode.MASKED_ONLY):
         device.learn(asked)
-    device.share(device.sharing.model_copy(update={"masked_only": False}))  # she may allow it, and it stays allowed
+    device.share(
+        device.sharing.model_copy(update={"masked_only": False})
+    )  # the user may allow it, and it stays allowed
     assert device.release(device.learn(asked))
     field.journal.rounds.abandon(happened.__class__(8, "abandoned", 0, 0, 0, 0, 0, 0, 0.0))
     field.run(rounds=10, device_policy=EASY.model_dump())
     assert not device.sharing.masked_only
 
 
-def test_a_sum_that_would_show_too_little_is_not_made_and_nobody_is_read_after_it(tmp_path: Path) -> None:
+def test_a_sum_that_would_show_too_little_is_not_made_and_no_readable_round_follows(tmp_path: Path) -> None:
     device_policy = DevicePolicy(n_min=4, k_min=5, cool_down=2)
     field = field_of(tmp_path, device_policy)
     field.run(rounds=3, device_policy=device_policy.model_dump())
@@ -125,7 +127,7 @@ def test_a_sum_of_empty_histories_says_that_they_are_empty(tmp_path: Path) -> No
 
 
 class Lost(Loopback):
-    """Loses everybody's answer in one phase of the stage that adds rows, after the devices have made it."""
+    """Loses all answers in one phase of the stage that adds rows, after the devices have made it."""
 
     def __init__(self, field: Field, phase: ServerPhase) -> None:
         super().__init__(field.devices)
@@ -220,10 +222,10 @@ def test_who_is_asked_is_eligible_and_drawn_alike_each_time(journal: Coordinator
 
 def test_nearly_the_same_people_are_not_summed_twice(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 24)
-    everybody = {device.number for device in members}
-    begun(journal, 0, everybody, cool_down=5)
-    journal.sums.note_participants(0, 1, everybody)
-    journal.sums.note_participants(0, 2, everybody - {7})  # one was lost in the second stage
+    all_devices = {device.number for device in members}
+    begun(journal, 0, all_devices, cool_down=5)
+    journal.sums.note_participants(0, 1, all_devices)
+    journal.sums.note_participants(0, 2, all_devices - {7})  # one was lost in the second stage
     for number in range(6, 30):
         found = numbers(decided(journal, members, number, device_policy=SEVERAL))
         assert not is_like(frozenset(found), journal.sums.participants(), DevicePolicy())
@@ -278,7 +280,7 @@ def test_a_sum_takes_its_least_where_fewer_answers_are_wanted(journal: Coordinat
 
 
 class Coming:
-    """A carrier without devices: some are there, others come after some looks; nobody answers."""
+    """A carrier without devices: some are there, others come after some polls; none answers."""
 
     def __init__(self, there: set[int], later: set[int] | None = None) -> None:
         self.there, self.later, self.looks, self.told = there, later or set(), 3, 0
@@ -320,29 +322,29 @@ def coordinated(journal: CoordinatorJournal, carrier: Coming, **rules: Any) -> C
 
 
 def test_people_alike_for_ever_end_it_with_a_word_and_cost_no_rounds(journal: CoordinatorJournal) -> None:
-    everybody = {device.number for device in enrolled(journal, 14)}
-    summed(journal, 0, everybody)
+    all_devices = {device.number for device in enrolled(journal, 14)}
+    summed(journal, 0, all_devices)
     close_until(journal, 6)  # all are eligible
-    carrier = Coming(everybody - {14})
+    carrier = Coming(all_devices - {14})
     with refused(FieldError, ReasonCode.COHORT_TOO_SIMILAR):
         coordinated(journal, carrier, device_policy=SEVERAL).run()
     assert journal.rounds.next_number == 6, "no number was used up"
-    assert carrier.told == 0, "nobody is told that the federation has finished"
+    assert carrier.told == 0, "no device gets the status of a finished federation"
 
 
 def test_who_comes_back_in_time_is_summed_with_the_others(journal: CoordinatorJournal) -> None:
-    everybody = {device.number for device in enrolled(journal, 14)}
-    summed(journal, 0, everybody)
+    all_devices = {device.number for device in enrolled(journal, 14)}
+    summed(journal, 0, all_devices)
     close_until(journal, 6)
-    happened = coordinated(journal, Coming(everybody - {14}, {14}), patience=600, device_policy=SEVERAL).round()
+    happened = coordinated(journal, Coming(all_devices - {14}, {14}), patience=600, device_policy=SEVERAL).round()
     assert (happened.number, happened.masked, happened.asked) == (6, 1, 14)
 
 
 def test_while_others_cool_down_rounds_are_skipped_and_no_longer_than_that(journal: CoordinatorJournal) -> None:
-    everybody = {device.number for device in enrolled(journal, 27)}
+    all_devices = {device.number for device in enrolled(journal, 27)}
     summed(journal, 0, set(range(1, 15)))
     summed(journal, 4, set(range(15, 28)))
-    coordinator = coordinated(journal, Coming(everybody - {14, 27}), device_policy={"d_min": 27, **SEVERAL})
+    coordinator = coordinated(journal, Coming(all_devices - {14, 27}), device_policy={"d_min": 27, **SEVERAL})
     close_until(journal, 6)
     assert [coordinator.round().state for _ in range(4)] == ["skipped"] * 4, "until the others are eligible"
     with refused(FieldError, ReasonCode.COHORT_TOO_SIMILAR):
@@ -364,9 +366,9 @@ def test_devices_that_cannot_be_in_a_sum_are_not_waited_for_round_by_round(journ
 
 
 def test_who_was_asked_is_forgotten_with_the_cool_down_and_who_was_summed_is_not(journal: CoordinatorJournal) -> None:
-    everybody = {device.number for device in enrolled(journal, 20)}
-    begun(journal, 0, everybody, cool_down=5)
-    journal.sums.note_participants(0, 1, everybody - {3})
+    all_devices = {device.number for device in enrolled(journal, 20)}
+    begun(journal, 0, all_devices, cool_down=5)
+    journal.sums.note_participants(0, 1, all_devices - {3})
     begun(journal, 5, {1, 2}, cool_down=5)
     assert (0, 0) in journal.sums.participants(), "whoever was asked cools down"
     past = Past(journal.sums.participants())
@@ -376,9 +378,9 @@ def test_who_was_asked_is_forgotten_with_the_cool_down_and_who_was_summed_is_not
 
 
 def test_a_round_cut_off_says_how_many_were_asked_and_how(journal: CoordinatorJournal) -> None:
-    everybody = {device.number for device in enrolled(journal, 14)}
-    begun(journal, 0, everybody, cool_down=5)  # and it was killed
-    happened = coordinated(journal, Coming(everybody)).round()
+    all_devices = {device.number for device in enrolled(journal, 14)}
+    begun(journal, 0, all_devices, cool_down=5)  # and it was killed
+    happened = coordinated(journal, Coming(all_devices)).round()
     assert (happened.state, happened.asked, happened.masked, happened.lost) == ("abandoned", 14, 1, 0)
     assert happened.reason == RoundReason(ReasonCode.COORDINATOR_INTERRUPTED)
     assert journal.rounds.records() == [happened]
@@ -387,11 +389,11 @@ def test_a_round_cut_off_says_how_many_were_asked_and_how(journal: CoordinatorJo
 def test_who_was_in_a_sum_is_forgotten_after_the_agreed_rounds_and_how_often_is_not(
     journal: CoordinatorJournal,
 ) -> None:
-    everybody = {device.number for device in enrolled(journal, 14)}
-    summed(journal, 0, everybody)
-    begun(journal, 9, everybody, cool_down=5, kept=9)
+    all_devices = {device.number for device in enrolled(journal, 14)}
+    summed(journal, 0, all_devices)
+    begun(journal, 9, all_devices, cool_down=5, kept=9)
     assert set(journal.sums.participants()) == {(0, 1), (0, 2), (9, 0)}
-    begun(journal, 10, everybody, cool_down=0, kept=9)
+    begun(journal, 10, all_devices, cool_down=0, kept=9)
     assert set(journal.sums.participants()) == {(10, 0)}
     assert {device.summed for device in journal.members.devices()} == {1}
     over = decided(journal, journal.members.devices(), 20, device_policy={"most_rounds": 1})

@@ -106,7 +106,7 @@ def test_a_file_that_was_put_back_is_settled_before_it_waits(field: Field) -> No
         assert device.participation.sits_out_until is not None
 
 
-def test_a_worker_whose_last_line_was_cut_has_ended_and_can_be_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_whose_last_line_was_cut_has_ended_and_reads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(round_process, "WORKER", "this")  # a module that prints what is no JSON, and ends
     with round_process._Worker() as worker:
         assert worker._lines.get(timeout=LONG) is None

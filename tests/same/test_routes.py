@@ -1,4 +1,4 @@
-"""Every route of a coordinator under bent requests of strangers and of a member: it goes on, and takes nothing."""
+"""Every route of a coordinator under bent requests, of a member and of others: it runs on, and stores nothing."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def line(tmp_path: Path) -> Iterator[Line]:
 
 
 def check_routes(line: Line, times: int, seed: int) -> dict[str, Counter[tuple[str, int]]]:
-    """Send bent requests to every route, as a stranger and as the member; return what was answered."""
+    """Send bent requests to every route, as an unknown sender and as the member; return what was answered."""
     before, found = line.journal.members.devices(), dict[str, Counter[tuple[str, int]]]()
     generator = np.random.default_rng(seed)
 
@@ -136,7 +136,7 @@ def check_routes(line: Line, times: int, seed: int) -> dict[str, Counter[tuple[s
             seen = found.setdefault(route, Counter())
             for at in range(times):
                 line.link._limit._left.clear()  # the limits have tests of their own
-                who = "member" if at % 2 and route.startswith(FLEET) else "stranger"
+                who = "member" if at % 2 and route.startswith(FLEET) else "unknown"
                 headers = {"content-type": PROTOBUF, **(line.signed() if who == "member" else {})}
                 seen[who, await line.send(route, bend(body, generator), headers)] += 1
 
@@ -151,8 +151,8 @@ def check_routes(line: Line, times: int, seed: int) -> dict[str, Counter[tuple[s
 def check_answers(found: dict[str, Counter[tuple[str, int]]]) -> None:
     for route, seen in found.items():
         refused = {401, 404} if route.startswith(FLEET) else {400, 403, 404, 413}
-        strangers = {status for who, status in seen if who == "stranger"}
-        assert strangers <= refused | {400, 422}, f"{route} answers a stranger with {strangers}"
+        unknown = {status for who, status in seen if who == "unknown"}
+        assert unknown <= refused | {400, 422}, f"{route} answers an unknown sender with {unknown}"
         members = {status for who, status in seen if who == "member"}
         assert members <= {200, *range(400, 501)}, f"{route}: {seen}"  # 500: Flower, of objects that do not exist
 
@@ -169,7 +169,7 @@ def test_ten_thousand_bent_requests_to_every_route(line: Line) -> None:
 
 
 def flood(line: Line, times: int) -> int:
-    """Let strangers of many addresses try to enrol; return the bytes that memory grew by."""
+    """Let unknown senders of many addresses try to enrol; return the bytes that memory grew by."""
     body = line.bodies()[ENROL]
 
     async def send_all() -> None:

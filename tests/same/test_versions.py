@@ -62,7 +62,7 @@ class OlderBuild:
         assert self._process.stdin is not None
         print(json.dumps(about), file=self._process.stdin, flush=True)
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         line = read_line(self._process, "an answer of the older build")
         assert line, "the older build has died; see what it printed"
         found: dict[str, Any] = json.loads(line)
@@ -105,7 +105,7 @@ class WithOlder(Loopback):
                 yield from super().ask({number: content}, seconds)
                 continue
             self.older.say(content=content.hex())
-            said = self.older.hear()
+            said = self.older.receive()
             if said.get("answer"):
                 yield number, bytes.fromhex(said["answer"])
             elif "error" in said:
@@ -124,7 +124,7 @@ def joined(field: Field, older: OlderBuild, is_masked: bool) -> dict[str, Any]:
         policy=BOLD.model_dump(),
         masked_only=is_masked,
     )
-    return older.hear()
+    return older.receive()
 
 
 @pytest.mark.parametrize("how", RULES)
@@ -147,13 +147,13 @@ def test_an_older_device_takes_part(tmp_path: Path, builds: Any, how: str) -> No
 @pytest.mark.parametrize("how", RULES)
 def test_devices_take_part_with_an_older_coordinator(tmp_path: Path, builds: Any, how: str) -> None:
     older = builds(be="coordinator", method="fcf", options=OPTIONS.get("fcf", {}), rules=RULES[how])
-    welcome = bytes.fromhex(older.hear()["welcome"])
+    welcome = bytes.fromhex(older.receive()["welcome"])
     clients, catalog = town(5)
     devices = {person + 1: device_of(tmp_path, clients, person, catalog, welcome) for person in range(5)}
     for device in devices.values():
         device.share(Sharing(pi=PI, coin="row", masked_only=how == "masked", device_policy=BOLD))
     older.say(identities=[device.identity.hex() for device in devices.values()])
-    while "states" not in (said := older.hear()):
+    while "states" not in (said := older.receive()):
         answers: list[bytes] = []
         respond(devices[said["to"]], bytes.fromhex(said["content"]), answers.append)
         older.say(answer=answers[0].hex() if answers else "")
@@ -165,4 +165,4 @@ def test_an_older_device_is_told_to_upgrade_by_terms_that_it_does_not_know(tmp_p
     catalog, older = town()[1], builds(be="device")
     newer = Federation.create("cd" * 16, "same", "fcf", {}, catalog, authority="ab" * 32)
     older.say(welcome=write_welcome(newer, catalog).hex(), items=[], policy={}, masked_only=False)
-    assert "version of Tacit" in older.hear()["hint"]
+    assert "version of Tacit" in older.receive()["hint"]

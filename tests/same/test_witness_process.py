@@ -83,10 +83,10 @@ def test_a_killed_witness_comes_back_and_never_signs_a_fork(tmp_path: Path) -> N
         )
         assert (ended.returncode, json.loads(ended.stdout)["error"]["code"]) == (15, "directory-forked")
         assert not other.directory.checkpoints()
-        stranger = command(tmp_path / "stranger", "run", fork, "--once", "--json")
-        refused = subprocess.run(stranger, capture_output=True, text=True, timeout=LONG, env=environment, check=False)
+        other = command(tmp_path / "other", "run", fork, "--once", "--json")
+        refused = subprocess.run(other, capture_output=True, text=True, timeout=LONG, env=environment, check=False)
         assert refused.returncode == 15, "whoever is not the witness does not get the list"
     finally:
         link.close()
-    held = Witness(tmp_path / "witness").held(federation.id)
+    held = Witness(tmp_path / "witness").sign_held(federation.id)
     assert held.size in (5, 6)

@@ -1,4 +1,4 @@
-"""The Python door: a frame of one's own in five lines, saved, loaded, served."""
+"""The Python interface: a frame of one's own in five lines, saved, loaded, served."""
 
 from __future__ import annotations
 

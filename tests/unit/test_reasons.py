@@ -1,4 +1,4 @@
-"""A reason is a code with parameters, its words are in one place, and its public form tells of nobody."""
+"""A reason is a code with parameters, its words are in one place, and its public form is about no single user."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_numbers_of_arrays_are_worded_like_others() -> None:
     assert read_sentence(json.loads(json.dumps(write_sentence(text)))) == text
 
 
-def test_an_error_has_the_words_of_its_reason_and_names_nobody() -> None:
+def test_an_error_has_the_words_of_its_reason_and_names_no_user() -> None:
     error = AbortedError.because(ReasonCode.TOO_FEW_SHARES, left=2, needed=3, participant=NAMING)
     said = describe_reason(RoundReason(ReasonCode.TOO_FEW_SHARES, {"left": 2, "needed": 3}))
     assert (error.message, error.hint) == (f"{said.what} {said.meaning}", said.remedy)

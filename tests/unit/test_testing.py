@@ -22,7 +22,9 @@ def test_histories_become_clients_with_sorted_items() -> None:
 
 
 @pytest.mark.parametrize(("n_clients", "n_items"), [(40, 24), (7, 11)])
-def test_everybody_has_half_of_what_they_like_and_the_catalogue_knows_the_tastes(n_clients: int, n_items: int) -> None:
+def test_every_client_has_half_of_what_it_likes_and_the_catalogue_knows_the_tastes(
+    n_clients: int, n_items: int
+) -> None:
     clients, catalog = two_tastes(n_clients, n_items)
     assert len(clients) == n_clients
     assert catalog.n_items == clients.n_items == n_items

@@ -17,7 +17,7 @@ COMMANDS = {"own-data": 4, "compare": 3, "guarantee": 2}
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fresh folder with the file that the pages speak of."""
+    """A fresh folder with the file that the pages use."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     log = tacit.load("town", users=120, places=80).interactions

@@ -1,4 +1,4 @@
-"""The ring and the sum: exact on its grid, and loud outside of it."""
+"""The ring and the sum: exact on its grid, and an error outside of it."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_recommend_gives_reasons_and_nothing_from_the_history(tacit: Command) ->
     assert "because of" in out
 
 
-def test_the_other_commands_speak_to_people_and_machines(tacit: Command) -> None:
+def test_the_other_commands_print_text_and_json(tacit: Command) -> None:
     names = [d["name"] for d in document(tacit("data", "list", "--json"))["datasets"]]
     assert {"town", "ml-100k", "ml-1m", "lastfm-2k", "foursquare-nyc"} <= set(names)
     about = document(tacit("data", "info", "town", "--set", "data.users=50", "--json"))
@@ -195,9 +195,9 @@ def test_bad_input_gets_one_clear_message_and_leaves_nothing(tacit: Command, cas
 
 def test_an_unknown_person_is_named(tacit: Command) -> None:
     run = document(tacit("run", "--method", "most-popular", *TOWN, "--json"))["run"]
-    code, _, err = tacit("recommend", run, "--user", "stranger")
+    code, _, err = tacit("recommend", run, "--user", "unknown-user")
     assert code == 4
-    assert "stranger" in err
+    assert "unknown-user" in err
 
 
 def test_keys_that_stand_twice_are_refused(tacit: Command) -> None:

@@ -1,4 +1,4 @@
-"""`tacit device`: what a person types, and what she is told when it goes wrong."""
+"""`tacit device`: what a user types, and the messages when it goes wrong."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     assert device_document(capsys, "--passphrase-file", str(here / "new"), "ledger") == {"ledger": [], "budgets": []}
 
 
-def test_nobody_is_asked_for_a_passphrase_that_opens_or_makes_nothing(
+def test_no_passphrase_is_asked_for_that_opens_or_makes_nothing(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TACIT_PASSPHRASE")
@@ -224,7 +224,7 @@ def test_nobody_is_asked_for_a_passphrase_that_opens_or_makes_nothing(
     assert device_document(capsys, "init")["error"]["message"].startswith("There is already a device")
 
 
-def test_a_history_that_was_not_understood_or_known_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_history_that_was_not_understood_or_known_is_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     device_document(capsys, "init")
     device_document(capsys, "join", str(here / "small.tacit"))
     (here / "odd.csv").write_text("title\nNowhere Inn\n")

@@ -102,7 +102,7 @@ def test_ctrl_c_ends_all_workers_also_after_one_was_killed(tmp_path: Path) -> No
     assert not list(tmp_path.rglob("*.npz")), "a half-written run was left behind"
 
 
-def test_a_full_disk_is_said_and_nothing_stays(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_nothing_stays(tmp_path: Path) -> None:
     town = ["--data", "town", "--set", "data.users=300", "--set", "evaluation.local_only_users=0"]
     process = start(["run", "--method", "ease", *town], tmp_path, limit=100_000)
     _, err = wait_for_process(process, "the run ends on a full disk")

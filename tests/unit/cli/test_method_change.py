@@ -92,7 +92,7 @@ def test_the_operator_replaces_a_method_and_a_user_says_no_and_yes(
     before = device_document(capsys, "recommend", "-k", "2")
     name(file, ALS)
     assert replace(capsys, file) == (0, {"method": "fed-als", "amendment": 1})
-    assert run(file, 2)[1:] == [0], "nobody has agreed yet"
+    assert run(file, 2)[1:] == [0], "no user has agreed yet"
     told = device_document(capsys, "change")
     assert (told["method"], told["answer"]) == ("fed-als", "open")
     assert "fpl -> fed-als" in told["proposal"][0]
@@ -107,7 +107,7 @@ def test_the_operator_replaces_a_method_and_a_user_says_no_and_yes(
     assert len(device_document(capsys, "ledger")["ledger"]) == 2
 
 
-def test_the_operator_is_told_how_many_users_have_not_agreed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_operator_sees_how_many_users_have_not_agreed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found(file)
     assert told_of_unagreed(file, capsys) == (0, 0, 0)
     name(file, ALS)
@@ -190,7 +190,7 @@ def test_what_cannot_replace_a_method_is_one_message_and_changes_nothing(
     assert replace(capsys, file, "--set", "method.factors=2")[0] == 0
 
 
-def test_a_user_cannot_answer_what_nobody_asked(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_cannot_answer_without_a_proposal(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, _ = run_command(capsys, "device", "change", "--agree")
     assert code != 0, "there is no device"
     found(file)

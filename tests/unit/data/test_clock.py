@@ -23,7 +23,7 @@ from tacit.errors import ConfigError, DataError
         (["3-4-2024 10:30", "25-4-2024 11:00"], "auto", "2024-04-03"),
     ],
 )
-def test_dates_that_begin_with_a_day_or_a_month_are_told_apart_by_the_column(
+def test_dates_that_begin_with_a_day_or_a_month_are_distinguished_by_the_column(
     texts: list[str], dates: DateOrder, day: str
 ) -> None:
     seconds = to_seconds(pl.Series(texts), lambda row: f"line {row + 1}", dates=dates)

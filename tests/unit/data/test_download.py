@@ -110,7 +110,7 @@ def test_a_part_that_is_already_complete(server, tmp_path):
     assert download(Remote(f"{server.url}/file.bin", "file.bin", MD5), tmp_path).read_bytes() == BODY
 
 
-def test_a_wrong_checksum_is_told_and_the_file_removed(server, tmp_path):
+def test_a_wrong_checksum_is_reported_and_the_file_removed(server, tmp_path):
     wrong = "sha256:" + "0" * 64
     with pytest.raises(DownloadError) as error:
         download(Remote(f"{server.url}/file.bin", "file.bin", wrong), tmp_path)
@@ -145,7 +145,7 @@ def test_no_network(tmp_path):
     assert left(tmp_path) == []
 
 
-def test_a_server_that_says_nothing_is_given_up(tmp_path):
+def test_a_server_without_an_answer_is_given_up(tmp_path):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -159,7 +159,7 @@ def test_a_file_that_is_gone(server, tmp_path):
     assert left(tmp_path) == []
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(server, tmp_path):
+def test_a_full_disk_is_reported_and_leaves_nothing(server, tmp_path):
     """A child whose files may not grow beyond 200 kB meets the same error in the middle of writing."""
     code = f"""
 import resource, signal

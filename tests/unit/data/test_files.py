@@ -304,7 +304,7 @@ def test_frames_with_bad_values():
         load(5)
 
 
-def test_options_of_named_data_are_not_silently_ignored():
+def test_options_that_do_not_fit_named_data_are_refused():
     with pytest.raises(ConfigError, match="your own files"):
         load("town", columns={"user": "x"})
     with pytest.raises(ConfigError, match="tags, listens"):
@@ -316,7 +316,7 @@ def test_describe_counts_rows_that_repeat_a_pair(tmp_path):
     assert any(line.startswith("2 rows repeat") for line in told["warnings"])
 
 
-def test_describe_tells_what_was_read(tmp_path):
+def test_describe_reports_what_was_read(tmp_path):
     told = describe(load(written(tmp_path, "userId,movieId,ts\n1,1,978300019\n1,2,978300020\n2,1,978300021\n")))
     assert (told["users"], told["items"], told["interactions"], told["density"]) == (2, 2, 3, 0.75)
     assert told["per_person"] == {"min": 1, "median": 1.5, "mean": 1.5, "max": 2}

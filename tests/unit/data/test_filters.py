@@ -43,7 +43,7 @@ def test_items_are_counted_by_people_and_people_by_rows():
     assert {row[1] for row in told(load(frame(rows), duplicates="keep", min_per_item=2))} == {2}
     assert {row[0] for row in told(load(frame(rows), duplicates="keep", min_per_user=3))} == {1}
     with pytest.raises(DataError):
-        load(frame(rows), min_per_user=3)  # without repeats she has two rows
+        load(frame(rows), min_per_user=3)  # without repeats the user has two rows
     after = load(frame(rows), duplicates="latest-after", min_per_user=3)
     assert told(after) == [(1, 1, 1.0, 2), (1, 2, 1.0, 3)], "counted with repeats, then left with none"
     assert [step.what for step in after.steps] == ["as read", "min_per_user=3", "duplicates=latest-after"]

@@ -291,7 +291,7 @@ def test_real_pictures(real_data):
     assert faces.attributes[:, faces.names.index("Smiling")].mean() == pytest.approx(0.482, abs=5e-4)
 
 
-def test_a_tacit_data_that_is_no_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tacit_data_that_is_no_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match="not a folder"):
         load("ml-100k")

@@ -191,7 +191,7 @@ def test_exploring_ready_paths_counts_their_steps() -> None:
     graph = load("town", users=40, places=60, visits=10, graph=True, hops=2).catalog.graph
     assert graph is not None
     assert not any("~" in name for name in explore(graph, 1).relation_names)
-    linked = np.isin(graph.heads, graph.item_entity)  # places that nobody visited have left the catalogue
+    linked = np.isin(graph.heads, graph.item_entity)  # places without visits have left the catalogue
     assert len(explore(graph, 2)) == linked.sum()
 
 

@@ -25,7 +25,7 @@ ROWS = [  # user, item, day
     ("bob", "b", 3),
     ("bob", "a", 3),
     ("bob", "e", 12),
-    ("cyd", "c", 11),  # a user and, below, an item that nobody has before day 9
+    ("cyd", "c", 11),  # a user and, below, an item that no user has before day 9
     ("cyd", "f", 12),
 ]
 
@@ -162,7 +162,7 @@ def test_futures_in_training_and_ties_that_decided_are_noted() -> None:
         ({"kind": "temporal", "date": "1970-01-10"}, ConfigError),
         ({"kind": "temporal", "gap": 5}, ConfigError),
         ({"kind": "random", "targets": "next"}, ConfigError),
-        ({"kind": "last-session", "gap": 1e9}, DataError),  # sessions of everything: nobody has two
+        ({"kind": "last-session", "gap": 1e9}, DataError),  # one session holds everything: no user has two
         ({"kind": "last-session", "validation": 0.3}, ConfigError),
     ],
 )

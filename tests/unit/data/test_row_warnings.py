@@ -50,7 +50,7 @@ def test_a_rating_that_is_no_number_still_stops_the_file(tmp_path: Path) -> None
         tacit.load(str(path))
 
 
-def test_ids_that_differ_by_spaces_only_are_said(tmp_path: Path) -> None:
+def test_ids_that_differ_by_spaces_only_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("user,item\nann,a\n ann,b\nbob,a\n")
     data = tacit.load(str(path))

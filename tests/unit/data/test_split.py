@@ -96,7 +96,7 @@ def test_catalogue_of_training_items_only():
     assert parted.counts["not_in_catalog"] == 2
 
 
-def test_legacy_tells_training_what_is_held_out_and_clean_does_not():
+def test_legacy_gives_held_out_items_to_training_and_clean_does_not():
     data = load(frame([(1, item, item) for item in range(10)]))
     legacy = split(data, SplitConfig(negatives="legacy", validation=True), KEY)
     assert legacy.sampling == "legacy"
@@ -216,7 +216,7 @@ def test_parts_make_up_the_whole_whatever_the_order_of_rows(rows, kind, validati
     try:
         parted = split(data, config, KEY)
     except DataError:
-        return  # nobody has anything to hold out
+        return  # no user has anything to hold out
     mixed = list(rows)
     shuffled.shuffle(mixed)
     again = split(load(frame(mixed)), config, KEY)

@@ -60,7 +60,7 @@ def test_the_graph_says_in_words_what_the_places_are():
 def test_size_is_an_option():
     data = load("town", users=20, places=2000, visits=12, seed=5)
     assert data.n_users == 20
-    assert data.n_items < 240  # only places somebody went to are in the catalogue
+    assert data.n_items < 240  # only places that were visited are in the catalogue
 
 
 def test_tastes_can_be_learnt_but_not_too_well():

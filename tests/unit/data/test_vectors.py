@@ -136,7 +136,7 @@ def test_the_two_ways_to_find_directions_agree(monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_allclose(make_vectors(catalog, 6) @ exact.T, exact @ exact.T, atol=0.02)
 
 
-def test_an_item_of_which_nothing_is_said_has_a_vector_of_zeros() -> None:
+def test_an_item_without_statements_has_a_vector_of_zeros() -> None:
     titles = ["", "Harbour Nights", "Harbour Days", "Desert Nights", "Desert Days"]
     found = make_vectors(Catalog(Vocabulary(np.arange(5)), titles), 4)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), [0, 1, 1, 1, 1], atol=1e-3)

@@ -63,7 +63,7 @@ def told(world: World, by: float = 0.7) -> np.ndarray:
     return scores
 
 
-def test_models_that_were_told_are_a_leak(sample: World, key: Key) -> None:
+def test_models_that_saw_held_out_items_are_a_leak(sample: World, key: Key) -> None:
     leak = judge(sample, told(sample), key)
     assert not leak.ok
     assert leak.own["AUC"] > 0.8 > 0.6 > leak.others["AUC"]
@@ -107,7 +107,7 @@ def test_ignorant_models_are_clean(sample: World, key: Key, seed: int) -> None:
 
 
 def test_the_order_of_the_catalogue_is_no_leak(key: Key) -> None:
-    """All models follow an order in which what people take next stands first: AUC far above one half, for everybody."""
+    """All models follow an order in which what people take next stands first: AUC far above one half, for all users."""
     n, people = 100, 40
     rng = np.random.default_rng(0)
     truth = [[int(rng.integers(0, 10))] for _ in range(people)]
@@ -176,7 +176,7 @@ def test_different_people_are_refused(sample: World, key: Key) -> None:
         judge_leak(one, other, swap(told(sample), sample.heldout, sample.catalog), uses_features=False)
 
 
-def test_stages_end_with_everybody() -> None:
+def test_the_last_stage_has_all_users() -> None:
     assert [sample_stages(n) for n in (1, 12, 40, 100, 1000)] == [
         [1],
         [12],

@@ -80,7 +80,7 @@ def test_pop_rsp(measured: dict[str, float]) -> None:
 def test_only_popular_items_is_one_and_equal_shares_are_zero() -> None:
     assert imbalance(np.array([0.4, 0.0])) == 1.0
     assert imbalance(np.array([0.2, 0.2])) == 0.0
-    assert imbalance(np.array([0.0, 0.0])) == 0.0, "nobody found anything: no group is favoured"
+    assert imbalance(np.array([0.0, 0.0])) == 0.0, "no list found anything: no group is favoured"
 
 
 def test_a_missing_group_leaves_the_metric_undefined() -> None:
@@ -109,7 +109,7 @@ def test_bias_disparity() -> None:
     np.testing.assert_allclose(bias.disparity, [(6 / 7 - 1.6) / 1.6, (8 / 7 - 0.4) / 0.4])
 
 
-def test_bias_disparity_of_a_category_nobody_touched_is_unknown() -> None:
+def test_bias_disparity_of_a_category_outside_all_histories_is_unknown() -> None:
     labels = Labels(np.array([0, 1, 3]), np.array([0, 0, 1], np.int32), ["a", "b"])  # item 1 is in both
     bias = bias_disparity(np.array([1, 1]), np.array([2, 0]), labels)
     np.testing.assert_allclose(bias.source, [1.0, 0.0])

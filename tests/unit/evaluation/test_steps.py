@@ -51,7 +51,7 @@ def test_an_item_outside_the_catalogue_is_asked_for_and_never_part_of_a_history(
     assert all(-1 not in one for one in in_order(steps.open()[1]))
 
 
-def test_a_scorer_is_told_whose_history_it_is() -> None:
+def test_a_scorer_gets_the_id_of_each_history() -> None:
     """A method that keeps what users did, such as user-knn, has to leave out the user's own part."""
     seen, truth = ordered([[1], [2], [3]], 8), ordered([[4, 5, 6], [], [7]], 8)
     told: list[int] = []

@@ -1,4 +1,4 @@
-"""What strangers can send to a coordinator, how often, and with which keys."""
+"""What unknown senders can send to a coordinator, how often, and with which keys."""
 
 from __future__ import annotations
 

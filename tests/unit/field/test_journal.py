@@ -169,7 +169,7 @@ def test_sentences_of_the_version_before_are_kept_counted_and_not_shown(tmp_path
     assert "7654321" not in text
 
 
-def test_a_reason_is_stored_as_code_and_counts_and_without_what_tells_of_a_device(tmp_path: Path) -> None:
+def test_a_reason_is_stored_as_code_and_counts_without_personal_parameters(tmp_path: Path) -> None:
     journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG, seed=1)
     told = {"left": 2, "needed": 7, "phase": "vectors"}
     reason = RoundReason(ReasonCode.TOO_FEW_NEIGHBOURS, told | {"participant": 7_654_321})
@@ -210,31 +210,31 @@ def proved(identity: Identity, word: str, key: bytes) -> tuple[bytes, bytes]:
     return identity.public, identity.sign(enrolment_statement(word, key))
 
 
-def test_nobody_enrols_with_an_identity_that_is_not_theirs(tmp_path: Path) -> None:
+def test_no_device_enrols_with_the_identity_of_another(tmp_path: Path) -> None:
     journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG, seed=1)
-    own, liar = Identity.fresh(), Identity.fresh()
+    own, impostor = Identity.fresh(), Identity.fresh()
     words = [journal.invitations.make(expires=100) for _ in range(4)]
     first = journal.members.enrol(words[0], b"key", 50, *proved(own, words[0], b"key"))
     assert first == 1
-    _, other = proved(liar, words[1], b"liar's")
+    _, other = proved(impostor, words[1], b"impostor's")
     overheard = own.sign(enrolment_statement(words[0], b"key"))
     for proof in (b"", bytes(64), other, overheard):
-        assert journal.members.enrol(words[1], b"liar's", 50, own.public, proof) is None
-    assert journal.members.enrol(words[1], b"liar's", 50, *proved(own, words[1], b"another key")) is None
-    assert journal.members.enrol(words[1], b"liar's", 50, *proved(liar, words[1], b"liar's")) == 2, (
+        assert journal.members.enrol(words[1], b"impostor's", 50, own.public, proof) is None
+    assert journal.members.enrol(words[1], b"impostor's", 50, *proved(own, words[1], b"another key")) is None
+    assert journal.members.enrol(words[1], b"impostor's", 50, *proved(impostor, words[1], b"impostor's")) == 2, (
         "the word was not spent"
     )
     with pytest.raises(StorageError), journal.file.transaction():
         journal.members.add(b"third", own.public)
-    stranger = proved(Identity.fresh(), "no word", b"key")
-    assert journal.members.enrol("no word", b"key", 50, *stranger) is None, "a member's key is no invitation"
+    unknown = proved(Identity.fresh(), "no word", b"key")
+    assert journal.members.enrol("no word", b"key", 50, *unknown) is None, "a member's key is no invitation"
     assert journal.members.enrol("no word", b"key", 50, *proved(own, "no word", b"key")) == 1, "its answer was lost"
     assert journal.members.enrol(words[2], b"new key", 50, *proved(own, words[2], b"new key")) == 3, (
-        "she left and came back"
+        "the device left and came back"
     )
     assert [(one.number, one.revoked, one.identity) for one in journal.members.devices()] == [
         (1, True, b""),
-        (2, False, liar.public),
+        (2, False, impostor.public),
         (3, False, own.public),
     ]
     journal.members.revoke(3)

@@ -16,8 +16,8 @@ from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.object_store import in_memory_object_store
 
 from helpers.waiting import wait_for_thread
+from tacit.field.carriers.flower_messages import FIELD, unwrap_message, wrap_request
 from tacit.field.carriers.link_state import SteadyLinkState
-from tacit.field.carriers.parcels import FIELD, open_parcel, wrap_request
 from tacit.field.coordinator import CoordinatorJournal
 from tacit.types import Catalog, Vocabulary
 from tacit.wire.federation import Federation
@@ -34,9 +34,9 @@ def test_devices_find_what_flower_would_find_whatever_came_and_went() -> None:
         node = nodes[rng.integers(5)]
         what = rng.random()
         if what < 0.5:
-            parcel = wrap_request(bytes([step % 7]), node, run)
-            assert state.post(parcel, run)
-            posted.append(parcel.id)
+            wrapped = wrap_request(bytes([step % 7]), node, run)
+            assert state.post(wrapped, run)
+            posted.append(wrapped.id)
         elif what < 0.7 and posted:
             state.take_back(posted.pop(rng.integers(len(posted))))
         else:
@@ -66,7 +66,7 @@ def _whole(state: SteadyLinkState, name: str) -> bool:
     return all(state.object_store.get(node.object_id) for node in iterate_object_tree(tree))
 
 
-def test_a_device_that_looks_while_a_message_is_posted_finds_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_polls_while_a_message_is_posted_finds_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     state = SteadyLinkState()
     run, node = state.start_run(), state.add_node(secrets.token_bytes(97))
     assert state.activate_node(node, 60.0)
@@ -87,10 +87,10 @@ def test_a_device_that_looks_while_a_message_is_posted_finds_all_of_it(monkeypat
         return bool(plain(*about))
 
     monkeypatch.setattr(state, "store_object", store_late)
-    parcel = wrap_request(b"model", node, run)
-    assert state.post(parcel, run)
+    wrapped = wrap_request(b"model", node, run)
+    assert state.post(wrapped, run)
     wait_for_thread(looking)
-    assert found == [(parcel.id, True)]
+    assert found == [(wrapped.id, True)]
 
 
 def test_a_message_shares_its_content_with_one_that_is_confirmed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,14 +123,14 @@ def test_one_content_for_many_devices_is_written_once_and_as_flower_writes_it(mo
 
     monkeypatch.setattr(ConfigRecord, "deflate", counted)
     content = secrets.token_bytes(1000)
-    parcels = [wrap_request(content, node, 1) for node in range(2, 7)]
+    wrapped = [wrap_request(content, node, 1) for node in range(2, 7)]
     assert len(written) == 1
-    assert len({parcel.id for parcel in parcels}) == 5, "no two messages are the same"
-    assert plain(ConfigRecord({FIELD: content})) in parcels[0].objects.values()
-    assert [open_parcel(parcel.id, parcel.objects) for parcel in parcels] == [content] * 5
+    assert len({wrapped.id for wrapped in wrapped}) == 5, "no two messages are the same"
+    assert plain(ConfigRecord({FIELD: content})) in wrapped[0].objects.values()
+    assert [unwrap_message(wrapped.id, wrapped.objects) for wrapped in wrapped] == [content] * 5
 
 
-def test_a_journal_shows_that_it_was_written_and_says_nothing_of_a_moment_ago(tmp_path: Path) -> None:
+def test_a_journal_shows_that_it_was_written_but_not_within_the_last_moment(tmp_path: Path) -> None:
     catalog = Catalog(Vocabulary(np.arange(4)))
     federation = Federation.create("ef" * 16, "test", "fpl", {"factors": 2}, catalog)
     journal = CoordinatorJournal.create(tmp_path / "journal.db", federation, catalog, seed=1)

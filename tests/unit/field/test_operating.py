@@ -76,7 +76,7 @@ def answer(port: int, path: str, token: str = "") -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def test_health_and_readiness_tell_counts_and_metrics_keep_their_token(journal: CoordinatorJournal) -> None:
+def test_health_and_readiness_return_counts_and_metrics_need_their_token(journal: CoordinatorJournal) -> None:
     carrier = OneCarrier()
     server = MetricsServer(journal.path, carrier, "127.0.0.1", 0, "a" * 20)  # type: ignore[arg-type]
     try:
@@ -231,7 +231,7 @@ def test_invitations_are_written_as_codes(tmp_path: Path, capsys: pytest.Capture
     assert "cannot be made" in err
 
 
-def test_invitations_are_told_even_if_their_codes_cannot_be_written(
+def test_invitations_are_printed_even_if_their_codes_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segno = pytest.importorskip("segno")
@@ -248,7 +248,7 @@ def test_invitations_are_told_even_if_their_codes_cannot_be_written(
     assert out.startswith("tacit1:")
 
 
-def test_a_visitor_of_the_metrics_who_says_nothing_is_not_waited_for(
+def test_an_idle_connection_to_the_metrics_is_not_waited_for(
     journal: CoordinatorJournal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert metrics.QuietHandler.timeout == 10

@@ -105,7 +105,7 @@ def test_rounds_under_which_it_would_not_hold_are_refused(tmp_path: Path, rounds
 
 @pytest.mark.parametrize(("rounds", "per_round", "holds"), [(3, 0, True), (4, 0, False), (4, 60, True)])
 def test_more_rounds_than_a_budget_holds_are_refused(tmp_path: Path, rounds: int, per_round: int, holds: bool) -> None:
-    """Where every device is asked in every round; where some are drawn, nobody knows beforehand how often."""
+    """Where every device is asked in every round; where some are drawn, it is not known beforehand how often."""
     terms = {"method": {"name": "fed-svd", "factors": 4}, "privacy": {**AGREED, "bound": 0.1, "participations": 3}}
     config = config_of(tmp_path, **terms, rounds={"rounds": rounds, "clients_per_round": per_round})
     if holds:

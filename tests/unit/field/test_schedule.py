@@ -25,7 +25,7 @@ class StoppedError(Exception):
 
 
 class Time:
-    """Time that passes when somebody sleeps."""
+    """Time that passes when a program sleeps."""
 
     def __init__(self) -> None:
         self.now, self.set_by, self.events = 1e6, 0.0, list[tuple[float, Callable[[], None]]]()
@@ -111,7 +111,7 @@ def test_enough_newcomers_begin_a_round_before_its_pause_is_over(field: Field) -
     assert time.now - began == pytest.approx(2 * MINUTE, abs=5)
 
 
-def test_a_quorum_is_waited_for_without_end_and_it_is_said_how_many_are_missing(field: Field) -> None:
+def test_a_quorum_is_waited_for_without_end_and_the_missing_are_counted(field: Field) -> None:
     time, room = Time(), Room(field)
     room.here = set()
     time.events = [(time.now + 120 * MINUTE, lambda: room.here.update({1, 2, 3}))]
@@ -142,7 +142,7 @@ def test_a_late_device_gets_the_model_at_once(field: Field) -> None:
     assert not time.events
 
 
-def test_after_the_last_round_the_model_is_there_for_everybody_who_comes(field: Field) -> None:
+def test_after_the_last_round_every_device_that_connects_gets_the_model(field: Field) -> None:
     time, room = Time(), Room(field)
     room.here = {1, 2}
     coordinator = Coordinator(field.journal, rules(rounds=1), room, time.timing)
@@ -154,11 +154,11 @@ def test_after_the_last_round_the_model_is_there_for_everybody_who_comes(field: 
 
     time.events = [(time.now + MINUTE, lambda: room.here.add(3)), (time.now + 2 * MINUTE, end)]
     with pytest.raises(StoppedError):
-        coordinator.stay()
+        coordinator.keep_distributing()
     assert field.devices[3].recommend(3)
 
 
-def test_nobody_is_read_unless_the_operator_said_so(field: Field) -> None:
+def test_no_round_is_readable_unless_the_operator_allows_it(field: Field) -> None:
     for given in ({"secure": None}, {"robust": {"rule": "median"}}):
         with pytest.raises(ConfigError, match="readable"):
             RoundRules.from_options(given, "rules")

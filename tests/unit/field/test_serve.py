@@ -92,16 +92,16 @@ def test_every_wrong_configuration_is_named(config: ServeConfig, tmp_path: Path)
 @pytest.mark.slow
 def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeConfig, tmp_path: Path) -> None:
     quick = ["listen=127.0.0.1:0", "rounds.patience=0.1"]
-    heard: list[int] = []
+    needed: list[int] = []
     codes: list[ReasonCode] = []
     open_federation(config).close()
 
     def tried(*settings: str) -> None:
         given = read_config(ServeConfig, tmp_path / "field.yaml", [*quick, *settings])
         with pytest.raises(FieldError) as waited:
-            serve(given, on_start=lambda devices, done: heard.append(devices))
+            serve(given, on_start=lambda devices, done: needed.append(devices))
         assert waited.value.reason is not None
-        assert waited.value.reason.parameters["needed"] == heard[-1]
+        assert waited.value.reason.parameters["needed"] == needed[-1]
         codes.append(waited.value.reason.code)
 
     tried("rounds.quorum=3", "rounds.readable=true")
@@ -111,7 +111,7 @@ def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeCo
     journal.close()
     tried("rounds.quorum=3", "rounds.readable=true")
     tried("rounds.quorum=14")
-    assert heard == [3, 7, 13, 14], "quorum and the rest of the schedule change without founding anew"
+    assert needed == [3, 7, 13, 14], "quorum and the rest of the schedule change without founding anew"
     assert codes == [
         ReasonCode.QUORUM_MISSED,
         *[ReasonCode.SECURE_QUORUM_MISSED] * 2,
@@ -160,7 +160,7 @@ def test_a_device_says_that_the_certificate_has_expired(tmp_path: Path) -> None:
         journal.close()
 
 
-def test_a_wrong_clock_and_an_unknown_device_are_told_apart() -> None:
+def test_a_wrong_clock_and_an_unknown_device_are_distinguished() -> None:
     request = httpx.Request("POST", "https://here/")
     behind = format_datetime(datetime.now(UTC) + timedelta(minutes=20), usegmt=True)
     for date, said in ((behind, "clock is 1"), (format_datetime(datetime.now(UTC), usegmt=True), "does not know")):
@@ -171,7 +171,7 @@ def test_a_wrong_clock_and_an_unknown_device_are_told_apart() -> None:
     assert "cannot be reached" in _connection_error("here", httpx.ConnectError("refused")).message
 
 
-def test_a_round_is_told_in_words() -> None:
+def test_a_round_is_described_in_words() -> None:
     counts = 13, 12, 0, 1, 10, 20, 1.5
     enough = RoundReason(ReasonCode.ENOUGH_DEVICES, {"eligible": 13, "needed": 13})
     off, broken = RoundReason(ReasonCode.SECURE_AGGREGATION_OFF), RoundReason(ReasonCode.COORDINATOR_INTERRUPTED)

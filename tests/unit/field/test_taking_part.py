@@ -92,7 +92,9 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return out
 
 
-def test_she_hears_what_left_and_it_ends_with_the_rounds(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_user_sees_what_left_and_the_program_ends_with_the_rounds(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
     thread = place.rounds(2)
     printed = run(capsys)
     wait_for_thread(thread)
@@ -129,21 +131,21 @@ def test_it_does_not_begin_while_paused_or_after_leaving(place: Place, capsys: p
 
 def test_a_pause_while_no_server_answers_ends_the_run(place: Place) -> None:
     place.link.close()
-    heard: list[DeviceEvent] = []
+    events: list[DeviceEvent] = []
     with place.opened() as device:
         teller = EventMessages(device)
 
         def told(news: DeviceEvent) -> None:
-            heard.append(news)
-            if len(heard) == 3:
+            events.append(news)
+            if len(events) == 3:
                 device.pause()
 
         assert SuperNode(device, poll=0.05).run(threading.Event(), told) == "paused"
-        assert [news.what for news in heard] == ["away"] * 3
-        waits = [news.again_in for news in heard]
+        assert [news.what for news in events] == ["away"] * 3
+        waits = [news.again_in for news in events]
         assert waits[0] < 0.07
         assert waits[2] > 0.15, "ever more slowly"
-        (sentence,) = teller.sentences(heard[0])
+        (sentence,) = teller.sentences(events[0])
         assert "cannot be reached" in sentence
         assert sentence.endswith("Next try in 0 seconds."), "there is no model yet to recommend from"
 
@@ -199,7 +201,7 @@ def test_another_invitation_does_not_take_a_members_line_away(place: Place) -> N
         with refused(ConsentError, ReasonCode.ALREADY_A_MEMBER):
             accept(device, other)
         assert device.connection == before
-        with serving(build_user_page(DeviceView(device))) as door:
-            answer = Visitor(door).post("/mine/join", {"line": other.line()})
+        with serving(build_user_page(DeviceView(device))) as address:
+            answer = Visitor(address).post("/mine/join", {"line": other.line()})
         assert "already a member" in answer.text
         assert device.connection == before

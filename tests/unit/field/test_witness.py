@@ -57,7 +57,7 @@ def test_an_identity_that_is_listed_twice_is_a_fork_and_changes_nothing(tmp_path
     first, second = bytes(32), bytes([1]) * 32
     with refused(FieldError, ReasonCode.DIRECTORY_FORKED):
         witness.add(LINE.log, growth(first, first))
-    assert witness.held(LINE.log).size == 0
+    assert witness.sign_held(LINE.log).size == 0
     assert witness.add(LINE.log, growth(first, second)) == 2
     witness.close()
 
@@ -65,10 +65,10 @@ def test_an_identity_that_is_listed_twice_is_a_fork_and_changes_nothing(tmp_path
 def test_two_programs_of_one_witness_sign_one_list(tmp_path: Path) -> None:
     one, two = Witness(tmp_path), Witness(tmp_path)
     first, second = bytes(32), bytes([1]) * 32
-    assert (one.held(LINE.log).size, two.held(LINE.log).size) == (0, 0)
+    assert (one.sign_held(LINE.log).size, two.sign_held(LINE.log).size) == (0, 0)
     assert one.add(LINE.log, growth(first)) == 1
     with refused(FieldError, ReasonCode.DIRECTORY_FORKED):
         two.add(LINE.log, growth(second))
-    assert two.held(LINE.log).root == one.held(LINE.log).root
+    assert two.sign_held(LINE.log).root == one.sign_held(LINE.log).root
     one.close()
     two.close()

@@ -1,4 +1,4 @@
-"""BPR and its pieces against naive twins that make the same draws."""
+"""BPR and its pieces against naive references that make the same draws."""
 
 from __future__ import annotations
 

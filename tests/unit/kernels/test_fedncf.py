@@ -1,4 +1,4 @@
-"""What a device draws and learns in a round, against a plain twin in float64 that takes the same draws."""
+"""What a device draws and learns in a round, against a plain reference in float64 that takes the same draws."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _loss(shape, u, items, flat, columns, labels, loss):
     return loss_of(loss, ncf_scores(shape, np.repeat(u, len(columns), 0), items[columns], flat), labels)
 
 
-def _twin(shape, items, flat, user, draws, client, loss, batch=BATCH):
+def _learn_in_float64(shape, items, flat, user, draws, client, loss, batch=BATCH):
     """Dense Adam over the whole table, gradients by finite differences of the loss."""
     parameters = [p.astype(np.float64) for p in (user[None, :], items, flat)]
     moments = [(np.zeros(p.shape), np.zeros(p.shape)) for p in parameters]
@@ -174,10 +174,10 @@ def test_a_round_is_dense_adam_on_the_gradients_of_the_loss(shape, loss):
     draws = _draw([1, 4, 9], [2, 3, 5, 7])
     out, moved = _learnt(shape, items, flat, people, draws, np.ones((2, 2), np.float32), loss)
     for client in range(2):
-        user, table, layers = _twin(shape, items, flat, people[client], draws, client, loss)
+        user, table, layers = _learn_in_float64(shape, items, flat, people[client], draws, client, loss)
         own = slice(draws[2][client], draws[2][client + 1])
         touched = np.isin(np.arange(N_ITEMS), draws[3][own])
-        assert (table[~touched] == items[~touched]).all(), "the twin moved a row that is not in the sub-table"
+        assert (table[~touched] == items[~touched]).all(), "the reference moved a row that is not in the sub-table"
         assert np.abs(table - items).max() > 0.05
         np.testing.assert_allclose(moved[client], user[0], rtol=0, atol=1e-5)
         np.testing.assert_allclose(out.rows[own], (table - items)[touched], rtol=0, atol=1e-5)
@@ -194,7 +194,7 @@ def test_losses_of_differences_in_a_tower(shape, loss):
     draws = _draw([1, 4, 9], [2, 3, 5, 7])
     out, moved = _learnt(shape, items, flat, people, draws, np.ones((2, 2), np.float32), loss, 64)
     for client in range(2):
-        user, table, layers = _twin(shape, items, flat, people[client], draws, client, loss, 64)
+        user, table, layers = _learn_in_float64(shape, items, flat, people[client], draws, client, loss, 64)
         own = slice(draws[2][client], draws[2][client + 1])
         touched = np.isin(np.arange(N_ITEMS), draws[3][own])
         np.testing.assert_allclose(moved[client], user[0], rtol=0, atol=1e-5)
@@ -239,7 +239,7 @@ def test_sums_are_those_of_the_rows(shape):
 
 
 @EVERY_SHAPE
-def test_a_move_that_does_not_fit_is_told_and_so_is_nan(shape):
+def test_a_move_that_does_not_fit_is_reported_and_so_is_nan(shape):
     items, flat, people = _start(shape)
     draws, weights = _draw([1, 4, 9], [2, 3, 5, 7]), np.full((2, 2), 1e4, np.float32)
     out, _ = _learnt(shape, items, flat, people, draws, weights)

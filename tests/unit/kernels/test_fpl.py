@@ -1,4 +1,4 @@
-"""The kernels of FPL against scalar twins in numpy with the same draws; draws against what chance allows."""
+"""The kernels of FPL against scalar references in numpy with the same draws; draws against what chance allows."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_positives_are_uniform_over_the_history_and_negatives_over_the_rest() ->
         assert stats.chisquare(hits[mine]).pvalue > 1e-4
         others = np.setdiff1d(np.arange(N_ITEMS), mine)
         hits = np.bincount(negatives[c], minlength=N_ITEMS)
-        assert not hits[mine].any(), "a negative was drawn that she has"
+        assert not hits[mine].any(), "a negative was drawn that the client has"
         assert stats.chisquare(hits[others]).pvalue > 1e-4
     table = np.zeros((13, N_ITEMS))
     np.add.at(table, (np.searchsorted(clients.of(5), positives[5]), negatives[5]), 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.kernels.adam import BETA1, BETA2
-from tacit.kernels.gossip import carve, distances_at, mix_at
+from tacit.kernels.gossip import distances_at, draw_weighting_set, mix_at
 from tacit.kernels.gossip_gmf import CUT, judge_gmf, learn_gmf
 from tacit.kernels.gossip_prme import EARTH, distance, judge_prme, learn_prme, score_prme
 from tacit.kernels.llvm.lazy_adam import adam_schedule
@@ -149,9 +149,9 @@ def test_who_cannot_judge_says_so_and_what_is_no_number_earns_nothing() -> None:
 
 def test_carving_takes_the_asked_number_and_depends_on_the_peer_alone() -> None:
     sizes = np.array([2, 0, 5, 8])
-    kept = carve(CHANCE, PTR, sizes)
+    kept = draw_weighting_set(CHANCE, PTR, sizes)
     assert [int(kept[a:b].sum()) for a, b in pairwise(PTR)] == sizes.tolist()
-    alone = carve(CHANCE[2:3], PTR[2:4] - PTR[2], sizes[2:3])
+    alone = draw_weighting_set(CHANCE[2:3], PTR[2:4] - PTR[2], sizes[2:3])
     assert np.array_equal(alone, kept[PTR[2] : PTR[3]])
 
 

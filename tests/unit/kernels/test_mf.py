@@ -1,4 +1,4 @@
-"""Logistic matrix factorisation against a naive twin that makes the same draws."""
+"""Logistic matrix factorisation against a naive reference that makes the same draws."""
 
 from __future__ import annotations
 

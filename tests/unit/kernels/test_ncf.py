@@ -1,4 +1,4 @@
-"""Hand-written gradients and whole training steps against a plain numpy twin in float64."""
+"""Hand-written gradients and whole training steps against a plain numpy reference in float64."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def test_training_is_adam_on_these_gradients_batch_after_batch(shape):
     samples, batch = _samples(90, seed=1), 16
     start = _start(shape)
     moving = [initial_adam_state(p.copy()) for p in start]
-    awake = np.zeros(N_PEOPLE, bool), np.zeros(N_ITEMS, bool)
+    active = np.zeros(N_PEOPLE, bool), np.zeros(N_ITEMS, bool)
     done = 0
     for _ in range(2):  # two epochs: moments and corrections carry over
         rate = corrections(done, 6, 1e-2)
-        ncf_epoch(samples, batch, LOSSES["bce"], 1, *moving, shape.sizes, shape.product, *awake, *rate)
+        ncf_epoch(samples, batch, LOSSES["bce"], 1, *moving, shape.sizes, shape.product, *active, *rate)
         done += 6
 
     parameters = [p.astype(np.float64) for p in start]
@@ -169,8 +169,8 @@ def test_draws_depend_on_the_user_and_not_on_the_cohort():
     ptr, items = _histories([0, 1, 5], [8, 3], [2])
     together = _draw(ptr, items, ids=[10, 11, 12])
     alone = _draw(*_histories([8, 3]), ids=[11])
-    of_hers = _unpack(together)[0] == 1
-    np.testing.assert_array_equal(_unpack(together)[1][of_hers], _unpack(alone)[1])
+    of_user = _unpack(together)[0] == 1
+    np.testing.assert_array_equal(_unpack(together)[1][of_user], _unpack(alone)[1])
 
 
 def test_shuffle_keeps_the_samples_and_is_fair():

@@ -31,7 +31,7 @@ TERM = r'(<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)'
 
 
 def plain(lines: list[str]) -> list[tuple[str, ...]]:
-    """Read by the grammar, line by line: the slow twin."""
+    """Read by the grammar, line by line: the slow reference."""
     found = []
     for line in lines:
         if line.strip() and not line.strip().startswith("#"):

@@ -1,4 +1,4 @@
-"""The kernels on the way out against naive twins: ragged clients, rows that stay, numbers that are none, padding."""
+"""The kernels of the update sink against naive references: ragged clients, rows that stay, NaN, padding."""
 
 from __future__ import annotations
 

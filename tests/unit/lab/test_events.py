@@ -89,5 +89,5 @@ def test_layers_are_counted_as_a_row_but_are_no_item() -> None:
     histories = {user: set(told.recommender.clients.of(c)) for c, user in enumerate(told.ledger["user"])}
     for user, negatives in frame.select("user", "negatives").iter_rows():
         assert not histories[user] & {index(item) for item in negatives}
-        assert len(set(negatives)) == len(negatives), "a device speaks of an item once"
+        assert len(set(negatives)) == len(negatives), "a device mentions an item once"
     assert frame["negatives"].list.len().sum() + len(frame) == told.ledger["negatives"].sum()

@@ -1,4 +1,4 @@
-"""Lots of a simulation: everybody can check them, they repeat, and they take about the share that was asked for."""
+"""The lottery of a simulation: every device can check it, it repeats, and it draws about the wanted share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tacit.random import Key
 from tacit.reasons import ReasonCode
 
 
-def test_whoever_is_drawn_passes_everybodys_check_and_nobody_else_does() -> None:
+def test_drawn_clients_and_no_others_pass_the_check_of_every_device() -> None:
     lots = ParticipantLottery(Key(3), 40, 5, 0.3)
     for number in range(5):
         drawn, beacon = lots.draw_participants(number).tolist(), lots.beacon(number)

@@ -31,7 +31,7 @@ def test_a_method_that_asks_some_clients_is_also_checked_alone(method: str) -> N
 
 
 @pytest.mark.parametrize(("asked", "told"), [(0, True), (60, False)])
-def test_a_draw_that_leaves_nobody_out_is_told(asked: int, told: bool) -> None:
+def test_a_draw_that_leaves_no_client_out_is_reported(asked: int, told: bool) -> None:
     options = {"name": "fpl", "clients_per_round": asked, "epochs": 1}
     secure = {"runtime": {"secure": {"draw": True, "n_min": 3, "k_min": 2}}}
     run = tacit.run(tacit.Experiment(method=options, data=TOWN, evaluation={**FEW, "local_only_users": 0}, **secure))

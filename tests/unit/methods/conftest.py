@@ -20,6 +20,6 @@ def cohort() -> Cohort:
 
 @pytest.fixture
 def crowd(cohort: Cohort) -> Clients:
-    """25 people with 1 to 8 of 12 items; item 11 is nobody's."""
+    """25 people with 1 to 8 of 12 items; no client has item 11."""
     rng = np.random.default_rng(0)
     return cohort([sorted(rng.choice(11, rng.integers(1, 9), replace=False).tolist()) for _ in range(25)], 12)

@@ -35,7 +35,7 @@ def test_scores_and_reasons_are_those_of_the_formula(crowd: Clients, people: int
     for about, weight in found.items():
         assert weight == pytest.approx(parts[about] / sum(parts.values()), rel=1e-3)
     assert list(found.values()) == sorted(found.values(), reverse=True)
-    assert method.explain(model.shared, {}, clients.take([0]), 11) == [], "nobody has item 11"
+    assert method.explain(model.shared, {}, clients.take([0]), 11) == [], "no client has item 11"
 
 
 def test_a_new_user_is_scored_from_a_history(crowd: Clients, cohort) -> None:

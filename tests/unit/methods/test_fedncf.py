@@ -93,7 +93,7 @@ def test_adding_cohorts_at_once_equals_writing_every_message(name: str, aggregat
 
 
 @EVERY
-def test_everybody_is_asked_once_in_a_global_round(name: str) -> None:
+def test_every_client_is_asked_once_in_a_global_round(name: str) -> None:
     clients, traffic = world(), Traffic.none(60)
     learnt(method_of(name, epochs=3, clients_per_round=7), clients, traffic=traffic)
     assert (traffic.rounds == 3).all()
@@ -172,14 +172,14 @@ def test_people_with_everything_or_nothing_take_part(name: str, loss: str, cohor
     alone = learnt(method, clients.take([0]))
     assert np.isfinite(alone.shared["items"]).all()
     has_moved = not np.array_equal(alone.shared["items"], first.shared["items"])
-    assert has_moved == (loss == "bce"), "without negatives there is nothing to compare her positives with"
+    assert has_moved == (loss == "bce"), "without negatives there is nothing to compare the client's positives with"
     with pytest.raises(MethodError, match="nothing to learn from"):
         learnt(method, clients.take([1]))
 
 
 @EVERY
 @pytest.mark.parametrize("loss", ["bpr", "softmax"])
-def test_who_has_nothing_to_compare_speaks_of_no_row_and_weighs_nothing(
+def test_a_client_without_negatives_mentions_no_row_and_weighs_nothing(
     name: str, loss: str, cohort: MakesClients
 ) -> None:
     clients = cohort([list(range(6)), [1, 3], [2]], 6)

@@ -1,4 +1,4 @@
-"""kaHFM: its kernel's naive twin, where it starts, and that it says why."""
+"""kaHFM: a naive reference of its kernel, where it starts, and its reasons."""
 
 from __future__ import annotations
 

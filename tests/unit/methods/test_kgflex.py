@@ -1,4 +1,4 @@
-"""KGFlex beyond the laws: its naive twin, what matters to whom, both ways to draw, and what it does with little."""
+"""KGFlex beyond the laws: a naive reference, chosen features, both ways to draw, and small data."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def entropy(counts: np.ndarray) -> float:
     return float(-(q * np.log2(q)).sum())
 
 
-def test_central_with_everybody_at_once_is_the_federation_with_everybody_at_once() -> None:
+def test_central_training_on_all_clients_at_once_equals_federated_training_on_all_at_once() -> None:
     clients, catalog = small_world()
     config = KGFlexConfig(share=1.0, epochs=4)
     *_, federated = simulate(UpdatePath(KGFlex(config), (), Ring()), clients, catalog, KEY)
@@ -118,7 +118,7 @@ def test_a_reason_names_the_features_that_carried_the_score() -> None:
     assert [r.weight for r in found] == sorted((r.weight for r in found), reverse=True)
 
 
-def test_a_nameless_object_is_told_by_an_item_of_hers() -> None:
+def test_an_object_without_a_name_is_explained_by_an_item_of_the_history() -> None:
     catalog = Catalog(Vocabulary(np.arange(3)), titles=["Dune", "Emma", "Ulysses"])
     named, nameless = Reason("feature", "author: Herbert", 0.6, (0,)), Reason("feature", "subject: 141", 0.4, (1, 2))
     assert (
@@ -131,7 +131,7 @@ def test_items_and_people_without_features_score_zero_and_send_nothing() -> None
     clients, catalog = small_world()
     assert catalog.graph is not None
     linked = catalog.graph.item_entity.copy()
-    linked[clients.of(0)] = -1  # nothing is known of what she did
+    linked[clients.of(0)] = -1  # nothing is known of the client's items
     bare = replace(catalog, graph=replace(catalog.graph, item_entity=linked))
     method = KGFlex(KGFlexConfig())
     model = method.init(clients, bare, KEY)
@@ -187,11 +187,11 @@ def test_two_items_may_be_the_same_entity() -> None:
     assert catalog.graph is not None
     linked = catalog.graph.item_entity.copy()
     linked[7] = linked[3]
-    twins = carried(replace(catalog, graph=replace(catalog.graph, item_entity=linked)))
-    assert twins[7] == twins[3] == carried(catalog)[3]
+    found = carried(replace(catalog, graph=replace(catalog.graph, item_entity=linked)))
+    assert found[7] == found[3] == carried(catalog)[3]
 
 
-def test_names_are_said_in_words() -> None:
+def test_names_are_written_in_words() -> None:
     assert predicate_words("http://dbpedia.org/ontology/literaryGenre") == "literary genre"
     assert predicate_words("film.film.genre") == "film.film.genre"
     assert predicate_words("dbo:musicComposer~dct:subject") == "music composer › subject"

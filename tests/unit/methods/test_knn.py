@@ -43,7 +43,9 @@ def test_user_knn_leaves_the_user_out_but_not_a_duplicate(crowd: Clients) -> Non
     method, model = fitted("user-knn", crowd, neighbours=1)
     double = Clients(np.array([-1]), crowd.take([3]).ptr, crowd.take([3]).items, 12)
     made_up_client = method.score(model.shared, {}, double)[0]
-    assert set(np.flatnonzero(made_up_client)) >= set(crowd.of(3)), "a stranger's nearest person is her double"
+    assert set(np.flatnonzero(made_up_client)) >= set(crowd.of(3)), (
+        "a new user's nearest neighbour is the client with the same history"
+    )
     some = crowd.take([20, 3])
     np.testing.assert_array_equal(method.score(model.shared, {}, some), method.score(model.shared, {}, crowd)[[20, 3]])
 
@@ -85,7 +87,7 @@ def test_item_knn_sums_the_similarities_of_the_history(crowd: Clients, k: int, n
 
 
 @pytest.mark.parametrize("name", ["user-knn", "item-knn"])
-def test_alone_there_is_nobody_to_learn_from(name: str, crowd: Clients) -> None:
+def test_a_single_client_has_no_neighbours(name: str, crowd: Clients) -> None:
     one = crowd.take([2])
     method, model = fitted(name, one)
     scores = method.score(model.shared, {}, one)

@@ -34,7 +34,7 @@ def test_two_tastes_are_learnt(learnt):
         assert scores[c, unseen[c] & own[c]].min() > scores[c, unseen[c] & ~own[c]].max(), f"person {c}"
 
 
-def test_strangers_are_served_from_their_history(learnt):
+def test_new_users_are_served_from_their_history(learnt):
     _, method, model = learnt
     made_up_client = Clients(np.array([-1, -1]), np.array([0, 3, 3]), np.array([1, 7, 9], np.int32), 20)
     scores = method.score(model.shared, {}, made_up_client)
@@ -42,7 +42,7 @@ def test_strangers_are_served_from_their_history(learnt):
     assert np.isfinite(scores[1]).all(), "someone without any history"
 
 
-def test_explanations_name_what_spoke_for_the_item(learnt):
+def test_explanations_name_items_that_raised_the_score(learnt):
     _, method, model = learnt
     mixed = Clients(np.array([-1]), np.array([0, 4]), np.array([0, 2, 5, 7], np.int32), 20)
     even, odd = method.explain(model.shared, {}, mixed, 12), method.explain(model.shared, {}, mixed, 13)

@@ -106,9 +106,9 @@ def test_divergence_is_an_error_with_a_hint():
 
 def test_nothing_to_learn_from_is_an_error():
     _, catalog = two_tastes(60, 20)
-    nobody = Clients(np.array([0]), np.array([0, 0]), np.empty(0, np.int32), 20)
+    empty = Clients(np.array([0]), np.array([0, 0]), np.empty(0, np.int32), 20)
     with pytest.raises(MethodError, match="nothing to learn"):
-        _learn("gmf", nobody, catalog)
+        _learn("gmf", empty, catalog)
 
 
 def test_nothing_to_compare_is_an_error():

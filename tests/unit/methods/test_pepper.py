@@ -40,8 +40,8 @@ def made(name: str, **given: Any) -> Any:
     return build(name, options(name, {"epochs": 4, **given}))
 
 
-def last(method: Any, world: tuple[Clients, Catalog], talk: GossipRuntime | None = None) -> np.ndarray:
-    for model in passes(method, *world, KEY, PassOptions(gossip=talk or GossipRuntime())):
+def last(method: Any, world: tuple[Clients, Catalog], runtime: GossipRuntime | None = None) -> np.ndarray:
+    for model in passes(method, *world, KEY, PassOptions(gossip=runtime or GossipRuntime())):
         final = model
     scores: np.ndarray = method.score(final.shared, final.private, world[0])
     return scores
@@ -61,7 +61,7 @@ def test_rules_weigh_as_they_say() -> None:
     assert by_performance(unknown).tolist() == [[0.5, 0.5]], "who cannot judge averages"
 
 
-def test_the_best_are_kept_and_the_rest_is_chance() -> None:
+def test_the_best_peers_are_kept_and_the_others_drawn() -> None:
     known = KnownPeers(np.array([4, 9, 7]), np.array([0.1, 0.5, 0.3], np.float32), np.array([9, 1, 2, 3]))
     never, always = np.uint64(0), np.uint64(2**64 - 1)
     assert random_peers(known, 3, 0.0, never).tolist() == [9, 1, 2]
@@ -97,7 +97,7 @@ def test_a_view_larger_than_the_network_and_a_torn_start_are_refused() -> None:
         first_views(5, 5, "preferential", KEY)
     with pytest.raises(MethodError, match="unconnected parts"):
         [first_views(200, 1, "random", Key(seed)) for seed in range(20)]  # most graphs of one link each are torn
-    assert first_views(1, 3, "preferential", KEY).shape == (1, 0), "a node alone has nobody to know"
+    assert first_views(1, 3, "preferential", KEY).shape == (1, 0), "a peer alone has an empty view"
 
 
 def test_an_item_that_is_not_there_cannot_be_promoted() -> None:
@@ -108,9 +108,9 @@ def test_an_item_that_is_not_there_cannot_be_promoted() -> None:
 
 def test_offers_depend_on_the_asking_peer_alone() -> None:
     for alive in (np.arange(6), np.arange(0, 300, 2)):
-        everybody = offer_peers(KEY, 3, np.arange(10), alive, 4)
-        assert np.array_equal(offer_peers(KEY, 3, np.array([7]), alive, 4)[0], everybody[7])
-        for me, offer in enumerate(everybody):
+        together = offer_peers(KEY, 3, np.arange(10), alive, 4)
+        assert np.array_equal(offer_peers(KEY, 3, np.array([7]), alive, 4)[0], together[7])
+        for me, offer in enumerate(together):
             assert me not in offer
             assert len(set(offer.tolist())) == len(offer) == 4
             assert set(offer.tolist()) <= set(alive.tolist())
@@ -139,7 +139,7 @@ PRME = {"model": "prme-g", "learning_rate": 0.05}
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_everybody_learns_where_people_go(name: str) -> None:
+def test_every_peer_learns_where_people_go(name: str) -> None:
     world = town()
     found = last(made(name, **PRME, epochs=30), world)
     assert np.isfinite(found).all()
@@ -202,7 +202,7 @@ def test_a_network_that_does_not_fit_is_refused_with_the_figure(monkeypatch: pyt
     assert made("pepper", moments="kept").memory(10, 10) == 4 * 10 * 10 * 8 * 4
 
 
-def test_nobody_alive_learns_alone_and_the_run_ends() -> None:
+def test_where_no_peer_is_alive_the_run_still_ends() -> None:
     silent = NetworkConfig(leaving=0.95, away=1000.0)
     found = last(made("pepper", epochs=6), town(), GossipRuntime(silent))
     assert np.isfinite(found).all()
@@ -231,7 +231,7 @@ def test_what_is_usual_does_not_shrink_by_clipping() -> None:
     ]
     one, even = np.zeros(1, int), np.full((1, 2), 0.5)
     for _ in range(40):
-        near, distant = (method._clipped(one, one, models, peer_model, even)[0, 1] for peer_model in peer_models)
+        near, distant = (method._clip_distant(one, one, models, peer_model, even)[0, 1] for peer_model in peer_models)
     assert near == 0.5
     assert distant == pytest.approx(0.5 * 2 / 3), "half of all lie farther than usual: they are pulled in, not shut out"
 

@@ -93,7 +93,7 @@ def test_a_package_adds_methods_by_entry_point_and_they_come_before_ours(tmp_pat
     assert told["ease"] == ["centralised", "Had together.", "plugin"]
     assert told["fpl"][0] == "federated"
     assert built == "Together"
-    assert "'ease' of plugin" in ran.stderr, "nobody replaces a method in silence"
+    assert "'ease' of plugin" in ran.stderr, "a method is not replaced without notice"
 
 
 def test_the_example_of_a_plug_in_is_found_where_our_own_methods_are(monkeypatch: pytest.MonkeyPatch) -> None:

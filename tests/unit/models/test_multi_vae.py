@@ -56,6 +56,6 @@ def test_scores_come_from_the_mean_of_the_code():
     np.testing.assert_allclose(decode(p, x), np.tanh(code[:, :3] @ p["from_latent"] + p["bias_from"]))
 
 
-def test_histories_have_length_one_and_nobody_divides_by_zero():
+def test_histories_have_length_one_and_empty_ones_no_entry():
     values = unit_entries(np.array([0, 4, 4, 5]))
     np.testing.assert_allclose(values, [0.5, 0.5, 0.5, 0.5, 1.0])

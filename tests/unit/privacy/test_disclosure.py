@@ -1,4 +1,4 @@
-"""What may leave: everybody's pi, coins that fall as often as they should, and what never leaves."""
+"""What may leave: the pi of each client, coins that fall as often as they should, and what never leaves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def built(**given: object) -> Disclosure:
     return Disclosure.build(DisclosureConfig.from_options(given, "privacy"), PEOPLE, CATALOG, Key(5))
 
 
-def test_one_number_is_everybodys() -> None:
+def test_one_number_holds_for_all_clients() -> None:
     assert (built(pi=0.25).pi == 0.25).all()
     assert (built(pi=1).pi == 1.0).all()
 
@@ -43,7 +43,7 @@ def test_a_distribution_is_drawn_once_per_person_and_has_its_shape() -> None:
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
 def test_a_file_gives_each_user_a_pi(tmp_path: Path, suffix: str) -> None:
     file, comma = tmp_path / f"pi{suffix}", "," if suffix == ".csv" else "\t"
-    rows = [f"{label}{comma}{i / 2000}" for i, label in enumerate(PEOPLE.labels)] + [f"stranger{comma}0.5"]
+    rows = [f"{label}{comma}{i / 2000}" for i, label in enumerate(PEOPLE.labels)] + [f"unknown-user{comma}0.5"]
     file.write_text(f"user{comma}pi\n" + "\n".join(reversed(rows)), encoding="utf-8")
     assert np.allclose(built(pi=str(file)).pi, np.arange(2000) / 2000)
 
@@ -101,7 +101,7 @@ def test_categories_need_a_catalogue_that_has_some() -> None:
 
 
 def plan_of(n_rows: int = 20) -> UpdatePlan:
-    """Every person speaks of items 0..3 in turn; the first half of her rows is sensitive."""
+    """Every client mentions items 0..3 in turn; the first half of its rows is sensitive."""
     ptr = np.arange(len(PEOPLE) + 1) * n_rows
     ids = np.tile(np.arange(n_rows) % 4, len(PEOPLE)).astype(np.int32)
     marks = np.tile(np.arange(n_rows) < n_rows // 2, len(PEOPLE))

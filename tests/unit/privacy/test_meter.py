@@ -14,7 +14,7 @@ N_ITEMS, SIZE, STEPS = 400, 20, 20
 
 
 def sends(pi: float, rounds: int, seed: int) -> tuple[np.ndarray, np.ndarray, ObservedRows]:
-    """Somebody who sends as FPL does: positives with chance pi, negatives always."""
+    """A client that sends as FPL does: positives with chance pi, negatives always."""
     rng = np.random.default_rng(seed)
     popularity = rng.zipf(1.6, N_ITEMS).clip(0, 1000)
     history = rng.choice(N_ITEMS, SIZE, replace=False, p=popularity / popularity.sum())
@@ -45,13 +45,13 @@ def test_a_small_pi_only_takes_longer() -> None:
     assert index(0.1, 100) > 0.95
 
 
-def test_absence_speaks_too() -> None:
-    """With pi = 0 nothing of hers is ever sent; in the end it is what never shows up."""
+def test_absence_is_evidence_too() -> None:
+    """With pi = 0 no item of the history is ever sent; in the end these are the items that never occur."""
     assert index(0.0, 2, signs=False) < 0.4
     assert index(0.0, 200, signs=False) > 0.9
 
 
-def test_nothing_sent_tells_no_more_than_popularity() -> None:
+def test_an_empty_ledger_reveals_no_more_than_popularity() -> None:
     history, popularity, _ = sends(1.0, 1, 0)
     found = measure_exposure(history, popularity, np.zeros(N_ITEMS))
     assert found.leak_index == 0.0

@@ -67,7 +67,7 @@ def test_the_account_is_that_of_so_many_gaussian_releases() -> None:
     assert PeerRelease(0.5).epsilon(1, 4009) == math.inf
 
 
-def test_noise_without_bound_or_end_or_beside_what_still_tells_is_refused() -> None:
+def test_noise_without_bound_or_end_or_beside_revealing_arrays_is_refused() -> None:
     noisy = {"send_noise": 1.0, "send_bound": 1.0, "send_periods": 5}
     for name, given in (
         ("model-age", {"send_noise": 1.0}),

@@ -117,7 +117,7 @@ def test_numbers_that_are_none_are_zeros() -> None:
     assert draft.fits(Ring()).tolist() == [False, True]
 
 
-def test_a_client_tells_at_most_so_many_items() -> None:
+def test_a_client_reports_at_most_so_many_items() -> None:
     stage = stage_of(RESPONSE)
     assert isinstance(stage, RandomisedResponse)
     clients, _ = world(40)

@@ -16,7 +16,7 @@ def test_the_figure_is_that_of_the_next_smaller_sum_that_was_measured() -> None:
     assert SumExposure.of(min(NAMED) - 1).named == 1.0
 
 
-def test_more_participants_tell_less_and_always_more_than_without_the_user() -> None:
+def test_sums_of_more_participants_reveal_less_and_always_more_than_sums_without_the_user() -> None:
     figures = [NAMED[n] for n in sorted(NAMED)]
     assert figures == sorted(figures, reverse=True)
     assert min(figures) > WITHOUT

@@ -1,4 +1,4 @@
-"""A former key signs for nobody: a device checks that itself, whatever the server takes."""
+"""A former key signs for no identity: a device checks that itself, whatever the server takes."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ def naive(totals: list[Total], rule: str, adversaries: float) -> np.ndarray:
     n_rows, width = totals[0].sums["items"].shape
     result = np.zeros((n_rows, width), np.int64)
     for row in range(n_rows):
-        spoke = [t for t in totals if t.counts["items"][row] > 0]
+        mentioning = [t for t in totals if t.counts["items"][row] > 0]
         everyone = sum(int(t.counts["items"][row]) for t in totals)
         for column in range(width):
-            means = sorted(t.sums["items"][row, column] / t.counts["items"][row] for t in spoke)
+            means = sorted(t.sums["items"][row, column] / t.counts["items"][row] for t in mentioning)
             if not means:
                 continue
             if rule == "median":
@@ -68,10 +68,10 @@ def test_a_minority_of_adversaries_moves_nothing_far() -> None:
     lie = Total({"items": np.full((7, 3), 10**9)}, {"items": np.full(7, 3)}, 4)
     for rule in ("median", "trimmed-mean", "krum"):
         found = combine_groups([*honest, lie, lie], RobustConfig(rule=rule, adversaries=0.2))  # type: ignore[arg-type]
-        assert found.sums["items"].max() <= 10 * 306 + 10, f"{rule} believed the liars"
+        assert found.sums["items"].max() <= 10 * 306 + 10, f"{rule} believed the adversaries"
 
 
-def test_krum_takes_a_whole_group_near_the_others_and_scales_it_to_everybody() -> None:
+def test_krum_takes_a_whole_group_near_the_others_and_scales_it_to_all_clients() -> None:
     totals = totals_of(6, 4)
     for total in totals:
         total.counts["items"][:] = 2
@@ -85,7 +85,7 @@ def test_krum_takes_a_whole_group_near_the_others_and_scales_it_to_everybody() -
     assert krum(totals[:1], 0.2) == 0
 
 
-def test_rows_of_which_nobody_spoke_stay() -> None:
+def test_rows_that_no_client_mentions_stay() -> None:
     means = np.full((4, 2, 3), np.nan)
     means[:, 1] = 5.0
     for rule in (median, trimmed_mean):
@@ -94,7 +94,7 @@ def test_rows_of_which_nobody_spoke_stay() -> None:
         assert (found[1] == 5.0).all()
 
 
-def test_everybody_is_dealt_into_one_group_anew_each_round() -> None:
+def test_every_client_is_assigned_to_one_group_anew_each_round() -> None:
     people = np.array([3, 4, 8, 11, 20, 21, 22])
     groups = assign_groups(people, RobustConfig(groups=3), Key(1))
     assert sorted(np.concatenate(groups).tolist()) == people.tolist()

@@ -24,7 +24,7 @@ def test_in_calm_weather_those_who_are_asked_answer(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_dropouts_are_as_many_as_said_and_differ_from_round_to_round(schedule: Schedule) -> None:
+def test_dropouts_are_as_many_as_configured_and_differ_from_round_to_round(schedule: Schedule) -> None:
     config = RoundsConfig(dropout=0.3)
     rounds = [draw_attendance(schedule, config, KEY, number, 200) for number in range(40)]
     share = 1 - sum(len(who.answered) for who in rounds) / sum(len(who.asked) for who in rounds)

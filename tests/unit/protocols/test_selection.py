@@ -11,7 +11,7 @@ from tacit.random import Key
 
 
 @pytest.mark.parametrize(("people", "each"), [(10, 3), (12, 4), (5, 1), (7, 7)])
-def test_a_pass_asks_everybody_once_in_random_groups(people: int, each: int) -> None:
+def test_a_pass_asks_every_client_once_in_random_groups(people: int, each: int) -> None:
     schedule = Schedule(2, -(-people // each), each, partition=True)
     passes = [[select_clients(schedule, Key(1), n, people) for n in schedule.rounds_of(p)] for p in range(2)]
     for groups in passes:

@@ -52,7 +52,7 @@ def test_nothing_but_a_run_is_ever_replaced(tmp_path: Path) -> None:
     assert (precious / "chapter1.tex").exists()
 
 
-def test_a_broken_run_folder_is_told(tmp_path: Path) -> None:
+def test_a_broken_run_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text("{")
     (tmp_path / "experiment.yaml").write_text("method: ease\n")
     with pytest.raises(StorageError, match="cannot be read"):
@@ -77,7 +77,7 @@ def saved(method: str, folder: Path, **options: Any) -> dict[str, Any]:
         ("dec-fedavg", {"epochs": 4, "view": 3}, 4, 4),  # a round of gossip is a pass
     ],
 )
-def test_passes_and_rounds_are_told_apart(
+def test_passes_and_rounds_are_distinguished(
     tmp_path: Path, method: str, options: dict[str, Any], passes: int, rounds: int | None
 ) -> None:
     result = saved(method, tmp_path / "run", **options)

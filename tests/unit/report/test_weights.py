@@ -38,7 +38,7 @@ def weighed(frame: pl.DataFrame) -> ComparisonResult:
     return ComparisonResult("tour", "NDCG@10", (plain, replace(other, runs=runs)))
 
 
-def test_rounds_say_how_unequally_people_counted_and_by_what() -> None:
+def test_rounds_show_how_unequally_users_counted_and_by_what() -> None:
     columns, lines = over_rounds(told())
     assert columns == [
         "round",
@@ -95,7 +95,7 @@ def test_the_page_shows_weights_without_names(tmp_path: Path) -> None:
     assert "7000" not in html, "people of a round are named in the run folder only"
 
 
-def test_without_criteria_nothing_is_said(tmp_path: Path) -> None:
+def test_without_criteria_nothing_is_reported(tmp_path: Path) -> None:
     compared = ComparisonResult("tour", "NDCG@10", (made_row("ease"),))
     assert not {"weights", "weights_rounds"} & set(draw(compared))
     write_report(compared, tmp_path / "report.html")

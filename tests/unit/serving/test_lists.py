@@ -64,7 +64,7 @@ def test_unknown_items_are_ignored_with_a_notice_and_an_empty_history_gets_popul
         assert popular[0].why == f"chosen by {max(counts)} people"
 
 
-def test_a_method_with_a_vector_per_user_serves_strangers_popular_items_only() -> None:
+def test_a_method_with_a_vector_per_user_serves_new_users_popular_items_only() -> None:
     frame = pl.DataFrame([row[:2] for row in ROWS], ["user", "item"], orient="row").unique(maintain_order=True)
     factors = tacit.fit(tacit.Experiment(method={"name": "als", "epochs": 1, "factors": 2}), tacit.load(frame))
     assert factors.recommend_for([], 3).notices

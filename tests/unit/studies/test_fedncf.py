@@ -74,7 +74,7 @@ def test_the_best_is_chosen_on_validation_and_listed_with_its_counterparts(
     assert len(sheet.lines) == len(told)
 
 
-def test_a_stage_that_diverges_is_told_and_the_search_goes_on(tmp_path: Path) -> None:
+def test_a_stage_that_diverges_is_reported_and_the_search_continues(tmp_path: Path) -> None:
     setup = StudySetup(
         "town", fedncf.recipe("town"), TINY, seeds=1, quick=False, choices=tmp_path, progress=lambda *_: None
     )

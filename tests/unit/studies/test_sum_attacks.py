@@ -28,7 +28,7 @@ def people() -> Clients:
     return Clients(np.arange(N_PEOPLE), np.arange(N_PEOPLE + 1) * SIZE, items.astype(np.int32), N_ITEMS)
 
 
-def test_the_same_group_with_and_without_a_user_tells_the_items(people: Clients) -> None:
+def test_the_same_group_with_and_without_a_user_reveals_the_items(people: Clients) -> None:
     """FedNCF, section 3.5.2: fresh negatives blur one round, not fifty."""
     method, target, group = FedGMF(FedGMFConfig()), 3, np.arange(4, 19)
     sums = np.zeros((2, 50, N_ITEMS))

@@ -17,7 +17,7 @@ def clients_of(is_own: np.ndarray) -> Clients:
     return Clients(np.arange(len(is_own)), ptr, items, is_own.shape[1])
 
 
-def test_who_has_what_nobody_else_has_is_named_by_their_own_part_only() -> None:
+def test_a_user_with_a_unique_item_is_named_by_their_own_part_only() -> None:
     """Users with three items of their own each: others do not help."""
     is_own = np.random.default_rng(1).permutation(np.kron(np.eye(28, dtype=bool), np.ones(3, bool)).T).T
     people = clients_of(is_own)

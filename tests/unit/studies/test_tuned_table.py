@@ -80,7 +80,7 @@ def test_trials_that_diverge_are_last() -> None:
     assert [trial["value"] for trial in tuned_table._best_first(trials)] == [0.3, 0.1, None]
 
 
-def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+def test_what_is_left_out_is_reported(tmp_path: Path) -> None:
     notes = tuned_table._notes(setup_of(tmp_path), NEURAL)
     assert all(any(label in note for note in notes) for label in NEURAL)
 

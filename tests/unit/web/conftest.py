@@ -1,4 +1,4 @@
-"""A device with a model and two messages behind it, its page, and somebody who looks at it."""
+"""A device with a model and two sent messages, its page, and a visitor."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def device(tmp_path: Path) -> Iterator[Device]:
 
 @pytest.fixture
 def visitor(device: Device) -> Iterator[Visitor]:
-    with serving(build_user_page(DeviceView(device))) as door:
-        yield Visitor(door)
+    with serving(build_user_page(DeviceView(device))) as address:
+        yield Visitor(address)

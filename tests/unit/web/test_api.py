@@ -93,7 +93,7 @@ def test_a_hidden_item_is_not_recommended_again(application: Application) -> Non
         ({"Host": "elsewhere.example"}, 421, "host"),
     ],
 )
-def test_strangers_and_browsers_are_refused_on_every_path(
+def test_requests_without_token_and_from_browsers_are_refused_on_every_path(
     application: Application, device: Device, headers: dict[str, str | None], status: int, code: str
 ) -> None:
     before = device.history.list()

@@ -1,4 +1,4 @@
-"""A real browser on the person's page: all that she can do, by mouse and keyboard, wide and narrow, light and dark."""
+"""A real browser on the user's page: all that a user can do, by mouse and keyboard, wide and narrow, light and dark."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
 
 
 @pytest.fixture(scope="module")
-def door(device: Device) -> Iterator[Any]:
-    with serving(build_user_page(DeviceView(device))) as door:
-        yield door
+def address(device: Device) -> Iterator[Any]:
+    with serving(build_user_page(DeviceView(device))) as address:
+        yield address
 
 
 @pytest.fixture
-def page(browser: Any, door: Any) -> Iterator[Any]:
-    page = opened(browser, door)
+def page(browser: Any, address: Any) -> Iterator[Any]:
+    page = opened(browser, address)
     yield page
     assert page.complaints == []
     page.context.close()
 
 
 @pytest.mark.slow
-def test_no_page_has_a_barrier(browser: Any, door: Any) -> None:
-    assert barriers(browser, door, PAGES) == []
+def test_no_page_has_a_barrier(browser: Any, address: Any) -> None:
+    assert barriers(browser, address, PAGES) == []
 
 
-def test_she_adds_finds_and_removes(page: Any, device: Device) -> None:
+def test_a_user_adds_finds_and_removes(page: Any, device: Device) -> None:
     from playwright.sync_api import expect
 
     page.get_by_role("link", name="History").click()
@@ -67,7 +67,7 @@ def test_she_adds_finds_and_removes(page: Any, device: Device) -> None:
     assert len(device.history) == 4
 
 
-def test_she_brings_a_file_and_reads_what_was_not_understood(page: Any, device: Device, tmp_path: Path) -> None:
+def test_a_user_imports_a_file_and_reads_what_was_not_understood(page: Any, device: Device, tmp_path: Path) -> None:
     file = tmp_path / "watched.csv"
     file.write_text("Name,Date\nPine Park,2024-05-01\nNowhere,2024-05-02\n")
     page.goto(page.url + "history")
@@ -103,7 +103,7 @@ def test_the_slider_answers_at_once_by_keyboard_and_is_saved(page: Any, device: 
     page.get_by_role("button", name="Save settings").click()
 
 
-def test_she_sees_what_left_and_what_could_be_told_from_it(page: Any, device: Device) -> None:
+def test_a_user_sees_what_left_and_what_can_be_inferred_from_it(page: Any, device: Device) -> None:
     page.get_by_role("link", name="Sent").click()
     found = LedgerReader.of(device).measure()
     assert page.locator("#named").inner_text() == str(found.exposure.named)
@@ -141,10 +141,10 @@ def test_everything_works_by_keyboard_alone(page: Any) -> None:
     assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("I did this: ")
 
 
-def test_without_scripts_the_same_can_be_done(browser: Any, door: Any, device: Device) -> None:
+def test_without_scripts_the_same_can_be_done(browser: Any, address: Any, device: Device) -> None:
     context = browser.new_context(java_script_enabled=False, viewport=PHONE)
     page = context.new_page()
-    page.goto(f"http://{door.hosts[0]}{door.base}/")
+    page.goto(f"http://{address.hosts[0]}{address.base}/")
     page.get_by_role("link", name="History").click()
     page.get_by_label("Search the catalogue").fill("ink")
     page.get_by_role("button", name="Search").click()
@@ -154,10 +154,10 @@ def test_without_scripts_the_same_can_be_done(browser: Any, door: Any, device: D
     context.close()
 
 
-def test_a_foreign_site_in_the_same_browser_gets_nothing(page: Any, device: Device, door: Any) -> None:
+def test_a_foreign_site_in_the_same_browser_gets_nothing(page: Any, device: Device, address: Any) -> None:
     """Even a page of another origin that knows the secret path cannot post a form."""
     other = page.context.new_page()
-    target = f"http://{door.hosts[0]}{door.base}"
+    target = f"http://{address.hosts[0]}{address.base}"
     form = f'<form method="post" action="{target}/mine/pause"></form>'
     other.route("http://evil.example/", lambda route: route.fulfill(body=form, content_type="text/html"))
     other.goto("http://evil.example/")
@@ -168,7 +168,7 @@ def test_a_foreign_site_in_the_same_browser_gets_nothing(page: Any, device: Devi
     other.close()
 
 
-def test_she_leaves_and_erases(browser: Any, tmp_path: Path) -> None:
+def test_a_user_leaves_and_erases(browser: Any, tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as own:
         page = opened(browser, own)
         page.get_by_role("link", name="My file").click()

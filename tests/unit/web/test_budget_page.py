@@ -36,8 +36,8 @@ def session(tmp_path: Path) -> Iterator[PrivateSession]:
 
 @pytest.fixture
 def visitor(session: PrivateSession) -> Iterator[Visitor]:
-    with serving(build_user_page(DeviceView(session.device))) as door:
-        yield Visitor(door)
+    with serving(build_user_page(DeviceView(session.device))) as address:
+        yield Visitor(address)
 
 
 def test_the_page_says_what_is_spent_and_lets_a_level_be_chosen(session: PrivateSession, visitor: Visitor) -> None:
@@ -65,7 +65,7 @@ def test_a_page_that_is_older_than_a_choice_does_not_undo_it(session: PrivateSes
     assert (session.device.sharing.privacy, session.device.sharing.pi) == ("open", 0.4)
 
 
-def test_a_budget_that_is_spent_says_that_suggestions_go_on(session: PrivateSession, visitor: Visitor) -> None:
+def test_a_page_with_a_spent_budget_says_that_suggestions_continue(session: PrivateSession, visitor: Visitor) -> None:
     for number in range(1, 8):
         session.ask(number, {**first_shared(session.federation)})
     session.device.change(lambda before: before.model_copy(update={"privacy": "strict"}))
@@ -88,8 +88,8 @@ def test_a_federation_without_a_guarantee_has_no_budget(visitor: Visitor, sessio
 
 def test_the_page_has_no_barrier(browser: Any, session: PrivateSession) -> None:
     session.ask(1)
-    with serving(build_user_page(DeviceView(session.device))) as door:
-        assert barriers(browser, door, ("/sharing", "/sent")) == []
+    with serving(build_user_page(DeviceView(session.device))) as address:
+        assert barriers(browser, address, ("/sharing", "/sent")) == []
 
 
 def test_commands_say_what_is_spent_and_set_the_level(
@@ -122,8 +122,8 @@ def test_the_operator_sees_epsilon_by_version_and_rounds_without_noise(tmp_path:
     assert 0 < epsilons[0] < epsilons[-1] <= 8.0
     assert status.spent == pytest.approx(1.0, abs=1e-5)
     assert status.without_noise == 0
-    with serving(operator_page(tmp_path / "journal.db", rules, lambda: 5)) as door:
-        page = Visitor(door).get("/")
+    with serving(operator_page(tmp_path / "journal.db", rules, lambda: 5)) as address:
+        page = Visitor(address).get("/")
     assert "all sums made: no device is asked any more" in page.text
     assert f"epsilon {epsilons[0]:.3g}" in page.text
 

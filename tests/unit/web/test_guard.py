@@ -11,7 +11,7 @@ from helpers.page_visitor import Visitor
 from tacit.errors import FieldError
 from tacit.field.device import Device
 from tacit.web.device_view import MOST_UPLOAD, DeviceView
-from tacit.web.guard import HEADERS, SMALL, Door
+from tacit.web.guard import HEADERS, SMALL, PageAddress
 from tacit.web.own import build_user_page
 from tacit.web.server import serve_page
 
@@ -22,15 +22,15 @@ PAGES = ("/", "/history", "/sharing", "/sent", "/mine", "/mine/data.json", "/min
 
 def test_without_the_secret_path_nothing_is_shown(visitor: Visitor) -> None:
     for path in PAGES:
-        for base in ("", "/guess", Door(1).base, visitor.base[:-1], visitor.base.upper(), f"/{visitor.base}"):
-            answer = visitor.without_path(base).get(path, Cookie=f"tacit={visitor.door.secret}")
+        for base in ("", "/guess", PageAddress(1).base, visitor.base[:-1], visitor.base.upper(), f"/{visitor.base}"):
+            answer = visitor.without_path(base).get(path, Cookie=f"tacit={visitor.address.secret}")
             assert answer.status == 403
             assert "Benedetta" not in answer.html
         assert visitor.get(path).status == 200
 
 
 def test_the_start_link_works_once_and_leads_to_the_secret_path(visitor: Visitor) -> None:
-    path, outside = visitor.door.link.partition(visitor.host)[2], visitor.without_path()
+    path, outside = visitor.address.link.partition(visitor.host)[2], visitor.without_path()
     assert outside.ask("HEAD", path).status == 403
     assert outside.get("/?key=" + "x" * 43).status == 403
     answer = outside.get(path)
@@ -42,13 +42,13 @@ def test_the_start_link_works_once_and_leads_to_the_secret_path(visitor: Visitor
 
 
 def test_no_cookie_is_ever_set_so_that_no_other_port_receives_one(visitor: Visitor) -> None:
-    answers = [visitor.without_path().get(visitor.door.link.partition(visitor.host)[2])]
+    answers = [visitor.without_path().get(visitor.address.link.partition(visitor.host)[2])]
     answers += [visitor.get(path) for path in PAGES]
     answers.append(visitor.post("/mine/pause"))
     assert not any("set-cookie" in answer.headers for answer in answers)
     assert all(answer.headers["referrer-policy"] == "same-origin" for answer in answers)
-    assert visitor.door.secret not in visitor.door.link
-    assert visitor.door.secret not in repr(visitor.door)
+    assert visitor.address.secret not in visitor.address.link
+    assert visitor.address.secret not in repr(visitor.address)
 
 
 def test_links_and_redirects_stay_below_the_secret_path(visitor: Visitor) -> None:

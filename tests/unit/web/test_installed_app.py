@@ -33,24 +33,24 @@ def wait_for_worker(page: Any) -> None:
 def test_it_can_be_installed_starts_offline_and_keeps_no_private_page(browser: Any, tmp_path: Path) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as door:
-        page = opened(browser, door)
+    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as address:
+        page = opened(browser, address)
         wait_for_worker(page)
         errors = page.context.new_cdp_session(page).send("Page.getInstallabilityErrors")
         assert [one["errorId"] for one in errors["installabilityErrors"] if one["errorId"] != "in-incognito"] == []
         for path in ("/history", "/sharing", "/sent", "/mine"):
-            page.goto(f"http://{door.hosts[0]}{door.base}{path}")
+            page.goto(f"http://{address.hosts[0]}{address.base}{path}")
         kept = page.evaluate(KEPT)
         assert kept
         assert all(path.startswith("/static/") for path in kept)
-        start = f"http://{door.hosts[0]}/static/app.html"
+        start = f"http://{address.hosts[0]}/static/app.html"
         page.goto(start)
-        page.wait_for_url(f"http://{door.hosts[0]}{door.base}/")  # the program runs: it goes straight to the page
+        page.wait_for_url(f"http://{address.hosts[0]}{address.base}/")  # the program runs: it goes straight to the page
         assert page.complaints == []
     page.goto(start)  # the program has ended: the worker answers
     assert page.get_by_role("heading", name="Tacit is not running").is_visible()
     assert Axe().run(page).response["violations"] == []
-    with made(tmp_path / "other.db") as device, serving(build_user_page(DeviceView(device)), door.port) as other:
+    with made(tmp_path / "other.db") as device, serving(build_user_page(DeviceView(device)), address.port) as other:
         page.get_by_role("heading", name="Open the link of this start").wait_for()
         page.goto(f"http://{other.hosts[0]}{other.base}/")
         page.goto(start)
@@ -59,33 +59,33 @@ def test_it_can_be_installed_starts_offline_and_keeps_no_private_page(browser: A
 
 
 def test_erasing_removes_the_app_s_traces_from_the_browser(browser: Any, tmp_path: Path) -> None:
-    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as door:
-        page = opened(browser, door)
+    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as address:
+        page = opened(browser, address)
         wait_for_worker(page)
         assert page.evaluate("localStorage.length") == 1
-        Visitor(door).post("/mine/erase", {"word": "erase"})
-        page.goto(f"http://{door.hosts[0]}{door.base}/")
+        Visitor(address).post("/mine/erase", {"word": "erase"})
+        page.goto(f"http://{address.hosts[0]}{address.base}/")
         page.wait_for_function(f"({KEPT})().then((kept) => kept.length === 0)")
         page.wait_for_function("navigator.serviceWorker.getRegistrations().then((all) => all.length === 0)")
         assert page.evaluate("localStorage.length") == 0
         page.context.close()
 
 
-def test_what_everybody_may_read_is_in_the_language_of_who_reads_it(tmp_path: Path) -> None:
-    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as door:
-        visitor = Visitor(door)
+def test_public_files_are_in_the_language_of_the_reader(tmp_path: Path) -> None:
+    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as address:
+        visitor = Visitor(address)
         before = visitor.get("/static/app.html").body
         device.preferences.language = "de"
         assert visitor.get("/static/app.html").body == before
         assert visitor.get("/static/app.html", Accept_Language="de").body != before
 
 
-def test_what_everybody_may_read_says_nothing_of_the_secret_path(tmp_path: Path) -> None:
-    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as door:
-        visitor = Visitor(door)
+def test_public_files_do_not_contain_the_secret_path(tmp_path: Path) -> None:
+    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as address:
+        visitor = Visitor(address)
         visitor.base = ""  # answers as they are
         for name in ("app.html", "app.js", "worker.js", "manifest.webmanifest", "icon-maskable.svg"):
             answer = visitor.get(f"/static/{name}")
             assert answer.status == 200, name
-            assert door.secret.encode() not in answer.body
-            assert door.token.encode() not in answer.body
+            assert address.secret.encode() not in answer.body
+            assert address.token.encode() not in answer.body

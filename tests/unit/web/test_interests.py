@@ -1,4 +1,4 @@
-"""A real browser: somebody without a history chooses interests, and suggestions begin."""
+"""A real browser: a user without a history chooses interests, and suggestions begin."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def newcomer(tmp_path: Path) -> Iterator[Device]:
 
 
 def test_interests_start_suggestions(browser: Any, newcomer: Device) -> None:
-    with serving(build_user_page(DeviceView(newcomer))) as door:
-        page = opened(browser, door, PHONE)
+    with serving(build_user_page(DeviceView(newcomer))) as address:
+        page = opened(browser, address, PHONE)
         assert page.locator(".picks > li").count() == 0
         page.get_by_label("culture").check()
         page.get_by_role("button", name="Suggest from these").click()
@@ -47,4 +47,4 @@ def test_interests_start_suggestions(browser: Any, newcomer: Device) -> None:
         assert not newcomer.preferences.interests
         assert page.complaints == []
         page.context.close()
-        assert barriers(browser, door, ["/", "/?q=hill"]) == []
+        assert barriers(browser, address, ["/", "/?q=hill"]) == []

@@ -18,7 +18,7 @@ from tacit.errors import FieldError
 from tacit.field.coordinator import CoordinatorJournal
 from tacit.field.device import Device
 from tacit.web.device_view import DeviceView
-from tacit.web.guard import Door
+from tacit.web.guard import PageAddress
 from tacit.web.own import build_user_page
 from tacit.web.server import serving
 from tacit.wire.messages import write_welcome
@@ -37,13 +37,13 @@ FAR_AWAY = 2**33  # unix seconds
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[tuple[Device, Door]]:
-    """A device that belongs to nobody, and its page."""
+def alone(tmp_path: Path) -> Iterator[tuple[Device, PageAddress]]:
+    """A device without a federation, and its page."""
     with (
         Device.create(tmp_path / "device.db", PASSPHRASE, cost=CHEAP) as device,
-        serving(build_user_page(DeviceView(device))) as door,
+        serving(build_user_page(DeviceView(device))) as address,
     ):
-        yield device, door
+        yield device, address
 
 
 @pytest.fixture
@@ -63,14 +63,14 @@ def until_over(visitor: Visitor) -> None:
     wait_until(lambda: b"waiting" not in visitor.get(state).body, LONG, "joining has worked or failed")
 
 
-def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, Door], tmp_path: Path) -> None:
-    device, door = alone
+def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, PageAddress], tmp_path: Path) -> None:
+    device, address = alone
     journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG)
     tls = make_certificates(tmp_path / "tls", "127.0.0.1")
     link = SuperLink(journal, "127.0.0.1", 0, tls.certificate, tls.key)
     try:
         line = Invitation(f"127.0.0.1:{link.port}", journal.invitations.make(FAR_AWAY), tls.roots).line()
-        visitor = Visitor(door)
+        visitor = Visitor(address)
         answer = visitor.post("/mine/join", {"line": line})
         assert (answer.status, answer.headers["location"]) == (303, "/mine/joining")
         until_over(visitor)
@@ -84,10 +84,10 @@ def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, Door], t
 
 
 def test_the_page_answers_while_it_waits_and_says_in_words_what_went_wrong(
-    alone: tuple[Device, Door], silence: socket.socket
+    alone: tuple[Device, PageAddress], silence: socket.socket
 ) -> None:
-    device, door = alone
-    visitor = Visitor(door)
+    device, address = alone
+    visitor = Visitor(address)
     assert visitor.post("/mine/join", {"line": line_to(silence)}).status == 303
     called, _ = silence.accept()
     waiting = visitor.get("/mine/joining")
@@ -105,9 +105,9 @@ def test_the_page_answers_while_it_waits_and_says_in_words_what_went_wrong(
     assert device.membership is None
 
 
-def test_she_can_stop_waiting(alone: tuple[Device, Door], silence: socket.socket) -> None:
-    device, door = alone
-    visitor = Visitor(door)
+def test_a_user_can_stop_waiting(alone: tuple[Device, PageAddress], silence: socket.socket) -> None:
+    device, address = alone
+    visitor = Visitor(address)
     visitor.post("/mine/join", {"line": line_to(silence)})
     called, _ = silence.accept()
     visitor.post("/mine/joining/stop")
@@ -117,7 +117,7 @@ def test_she_can_stop_waiting(alone: tuple[Device, Door], silence: socket.socket
     assert device.membership is None
 
 
-def test_what_is_no_invitation_is_said_at_once(alone: tuple[Device, Door]) -> None:
+def test_what_is_no_invitation_is_reported_at_once(alone: tuple[Device, PageAddress]) -> None:
     answer = Visitor(alone[1]).post("/mine/join", {"line": "tacit1:nonsense"})
     assert answer.status == 400
     assert "This is not an invitation" in answer.text
@@ -131,10 +131,10 @@ DAMAGED = {
 
 @pytest.mark.parametrize("which", DAMAGED)
 def test_a_damaged_invitation_is_reported_and_forgotten_after_joining_otherwise(
-    alone: tuple[Device, Door], which: str
+    alone: tuple[Device, PageAddress], which: str
 ) -> None:
-    device, door = alone
-    visitor, (invitation, why) = Visitor(door), DAMAGED[which]
+    device, address = alone
+    visitor, (invitation, why) = Visitor(address), DAMAGED[which]
     visitor.post("/mine/join", {"line": invitation.line()})
     until_over(visitor)
     assert why in visitor.get("/mine/joining").text
@@ -142,7 +142,9 @@ def test_a_damaged_invitation_is_reported_and_forgotten_after_joining_otherwise(
     assert visitor.get("/mine/joining").headers["location"] == "/"
 
 
-def test_what_nobody_foresaw_is_told_too(alone: tuple[Device, Door], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_reported_too(
+    alone: tuple[Device, PageAddress], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*what: object) -> bytes:
         raise ZeroDivisionError("by nothing")
 
@@ -164,7 +166,7 @@ def test_a_welcome_that_comes_drop_by_drop_or_has_no_end_is_given_up(monkeypatch
         read_whole(itertools.repeat(b"drop"))
 
 
-def test_the_waiting_page_in_a_browser(browser: Any, alone: tuple[Device, Door], silence: socket.socket) -> None:
+def test_the_waiting_page_in_a_browser(browser: Any, alone: tuple[Device, PageAddress], silence: socket.socket) -> None:
     page = opened(browser, alone[1])
     page.goto(f"http://{alone[1].hosts[0]}{alone[1].base}/mine")
     page.get_by_label("Invitation").fill(line_to(silence))

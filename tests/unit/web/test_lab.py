@@ -50,8 +50,8 @@ def runs(compared: ComparisonResult, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def visitor(runs: Path) -> Iterator[Visitor]:
-    with serving(lab_page(RunFolders([runs]))) as door:
-        yield Visitor(door)
+    with serving(lab_page(RunFolders([runs]))) as address:
+        yield Visitor(address)
 
 
 def test_runs_read_from_folders_are_compared_as_when_they_were_made(compared: ComparisonResult) -> None:
@@ -94,8 +94,8 @@ def test_a_set_that_takes_long_to_draw_answers_at_once_and_goes_on(runs: Path, m
         return said(compared)
 
     lab = RunFolders([runs])
-    with serving(lab_page(lab)) as door:
-        visitor = Visitor(door)
+    with serving(lab_page(lab)) as address:
+        visitor = Visitor(address)
         monkeypatch.setattr(lab_module, "_describe", slowly)
         gone = next(folder for folder in runs.iterdir() if (folder / "experiment.yaml").exists())
         gone.rename(runs.parent / gone.name)
@@ -109,7 +109,7 @@ def test_a_set_that_takes_long_to_draw_answers_at_once_and_goes_on(runs: Path, m
         assert b"over" in visitor.get("/drawing?set=0").body
 
 
-def test_sets_that_look_alike_are_told_apart_and_every_figure_is_there(tmp_path: Path) -> None:
+def test_sets_that_look_alike_are_distinguished_and_every_figure_is_there(tmp_path: Path) -> None:
     """Runs with and without a validation part are no comparison; gossip draws its overlay, looks draw a curve."""
     runs: list[tuple[Any, bool]] = [({"name": "pepper", "epochs": 2}, True), ("most-popular", False)]
     for method, validation in runs:
@@ -119,8 +119,8 @@ def test_sets_that_look_alike_are_told_apart_and_every_figure_is_there(tmp_path:
     lab = RunFolders([tmp_path])
     names = sorted(compared.name for compared in lab.sets())
     assert [name.rpartition(", ")[2] for name in names] == ["with validation", "without validation"]
-    with serving(lab_page(lab)) as door:
-        pages = [drawn(Visitor(door), f"/?set={key_of(compared)}") for compared in lab.sets()]
+    with serving(lab_page(lab)) as address:
+        pages = [drawn(Visitor(address), f"/?set={key_of(compared)}") for compared in lab.sets()]
     (learnt,) = (page for page in pages if "figure-overlay" in page.html)
     assert 'id="figure-curves"' in learnt.html
     assert all("with validation" in page.text and "without validation" in page.text for page in pages)
@@ -145,8 +145,8 @@ def test_a_run_made_twice_counts_once_and_what_was_not_tested_is_not_called_alik
     (compared,) = RunFolders([runs]).sets()
     assert [len(row.runs) for row in compared.rows] == [1, 1]
     (again / "experiment.yaml").write_text(text.replace("seed: 42", "seed: 43", 1), encoding="utf-8")
-    with serving(lab_page(RunFolders([runs]))) as door:
-        page = Visitor(door).get("/").text
+    with serving(lab_page(RunFolders([runs]))) as address:
+        page = Visitor(address).get("/").text
     assert "was not tested" in page
     assert "not distinguishable" not in page
 
@@ -158,8 +158,8 @@ def test_groups_of_options_that_others_lack_are_named_and_not_listed(tmp_path: P
         run(Experiment.from_options({**given, "method": method}, "a test"), folder=tmp_path / str(place))
     (compared,) = RunFolders([tmp_path]).sets()
     assert sorted(row.label for row in compared.rows) == ["fpl", "fpl with secure"]
-    with serving(lab_page(RunFolders([tmp_path]))) as door:
-        assert "was masked" in Visitor(door).get("/").text
+    with serving(lab_page(RunFolders([tmp_path]))) as address:
+        assert "was masked" in Visitor(address).get("/").text
 
 
 def test_a_comparison_stands_for_its_runs_and_other_folders_are_refused(runs: Path, tmp_path: Path) -> None:
@@ -173,9 +173,9 @@ def test_a_comparison_stands_for_its_runs_and_other_folders_are_refused(runs: Pa
 def test_the_page_has_no_barrier_and_shows_a_new_run_by_itself(browser: Any, runs: Path) -> None:
     away = next(folder for folder in runs.iterdir() if (folder / "experiment.yaml").exists())
     away.rename(runs.parent / away.name)
-    with serving(lab_page(RunFolders([runs]))) as door:
-        assert barriers(browser, door, ["/"]) == []
-        page = opened(browser, door)
+    with serving(lab_page(RunFolders([runs]))) as address:
+        assert barriers(browser, address, ["/"]) == []
+        page = opened(browser, address)
         assert "2 methods" not in page.locator("main").inner_text()
         (runs.parent / away.name).rename(away)
         page.get_by_text("2 methods were compared").wait_for(timeout=30_000)

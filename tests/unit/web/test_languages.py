@@ -74,8 +74,8 @@ def test_templates_have_no_text_outside_translations(page: str) -> None:
 def test_the_browser_and_then_the_setting_choose_the_language(tmp_path: Path) -> None:
     device = made(tmp_path / "device.db")
     took_part(device, 2)
-    with device, serving(build_user_page(DeviceView(device))) as door:
-        visitor = Visitor(door)
+    with device, serving(build_user_page(DeviceView(device))) as address:
+        visitor = Visitor(address)
         assert 'lang="en"' in visitor.get("/history").html
         german = visitor.get("/history", Accept_Language="de-AT,de;q=0.9,en;q=0.5")
         assert '<html lang="de">' in german.html
@@ -95,8 +95,8 @@ def test_no_page_in_another_language_shows_an_english_text(tmp_path: Path) -> No
     device = made(tmp_path / "device.db")
     took_part(device, 2)
     english = {text for text in every_text() if len(text) > 12 and catalogue("de")[text] != text and "{" not in text}
-    with device, serving(build_user_page(DeviceView(device))) as door:
-        visitor = Visitor(door)
+    with device, serving(build_user_page(DeviceView(device))) as address:
+        visitor = Visitor(address)
         device.preferences.language = "de"
         for path in ("/", "/history", "/sharing", "/sent", "/mine", "/no-such-page"):
             page = visitor.get(path)
@@ -154,11 +154,11 @@ FORMS: list[tuple[str, dict[str, str]]] = [
 
 @pytest.mark.parametrize(("path", "form"), FORMS)
 def test_a_refusal_is_shown_in_the_language_of_the_page(path: str, form: dict[str, str], tmp_path: Path) -> None:
-    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as door:
+    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as address:
         device.preferences.language = "de"
         if path == "/mine/join":
             device.leave()
-        visitor = Visitor(door)
+        visitor = Visitor(address)
         answer = visitor.post(path, form)
         if answer.status == 303:
             wait_until(lambda: "over" in visitor.get("/mine/joining/state").html, LONG, "an answer")
@@ -168,13 +168,13 @@ def test_a_refusal_is_shown_in_the_language_of_the_page(path: str, form: dict[st
         assert '<span lang="en">' not in answer.html
 
 
-def test_what_an_import_leaves_out_is_said_in_the_language_of_the_page(tmp_path: Path) -> None:
+def test_what_an_import_leaves_out_is_reported_in_the_language_of_the_page(tmp_path: Path) -> None:
     rows = "title,rating,date\nno such title at all,4,2024-01-01\nCorner,two,2024-01-01\nCorner\n"
     device = made(tmp_path / "device.db")
     took_part(device, 2)
-    with device, serving(build_user_page(DeviceView(device))) as door:
+    with device, serving(build_user_page(DeviceView(device))) as address:
         device.preferences.language = "de"
-        visitor = Visitor(door)
+        visitor = Visitor(address)
         visitor.upload("/history/import", "mine.csv", rows.encode())
         shown = visitor.get("/history/imported")
         assert "„two“ ist keine Bewertung." in shown.text
@@ -182,7 +182,7 @@ def test_what_an_import_leaves_out_is_said_in_the_language_of_the_page(tmp_path:
         assert '<span lang="en">' not in shown.html
 
 
-def test_a_lost_connection_is_said_in_the_language_of_the_page(tmp_path: Path) -> None:
+def test_a_lost_connection_is_reported_in_the_language_of_the_page(tmp_path: Path) -> None:
     why = Sentence("{address} cannot be reached ({error}).", address="example.org:9092", error="ConnectError")
     link = LinkRecord.read(json.loads(json.dumps(LinkRecord("unreachable", 1.0, why).as_json())))
     assert link is not None

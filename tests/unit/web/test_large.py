@@ -1,4 +1,4 @@
-"""Ten thousand things in her history and fifty thousand in the catalogue: every page is there, and is paged.
+"""Ten thousand things in the history and fifty thousand in the catalogue: every page is there, and is paged.
 
 How fast they are made is measured by `make bench ONLY=pages`.
 """
@@ -24,7 +24,7 @@ from tacit.wire.messages import Request, write_request, write_welcome
 
 pytestmark = pytest.mark.slow
 
-ITEMS, HERS, MOST_BYTES = 50_000, 10_000, 200_000
+ITEMS, HISTORY, MOST_BYTES = 50_000, 10_000, 200_000
 PATHS = ("/", "/history", "/history?q=thing", "/history?mine=77&page=3", "/sharing", "/sent", "/mine")
 
 
@@ -37,14 +37,14 @@ def visitor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
     with Device.create(tmp_path_factory.mktemp("large") / "d.db", PASSPHRASE, cost=CHEAP) as device:
         device.join(write_welcome(federation, catalog), "here")
         device.change(lambda before: before.model_copy(update={"masked_only": False}))
-        device.history.add([HistoryEntry(5 * item, 1_700_000_000 + item) for item in range(HERS)], None)
+        device.history.add([HistoryEntry(5 * item, 1_700_000_000 + item) for item in range(HISTORY)], None)
         shared = federation.download(federation.first_model(catalog, Key(7)))
         for number in range(3):
             entry = device.learn(write_request(federation, Request(number, shared, True, number - 1)))
             device.release(entry)
             device.answers.mark_sent(entry)
-        with serving(build_user_page(DeviceView(device))) as door:
-            yield Visitor(door)
+        with serving(build_user_page(DeviceView(device))) as address:
+            yield Visitor(address)
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -64,8 +64,8 @@ def masked_course(lost: int, quality: SummedQuality | None) -> RoundStats:
 
 @contextmanager
 def looked_at(path: Path, present: int = 5) -> Iterator[Visitor]:
-    with serving(operator_page(path, RULES, lambda: present)) as door:
-        yield Visitor(door)
+    with serving(operator_page(path, RULES, lambda: present)) as address:
+        yield Visitor(address)
 
 
 def test_devices_with_strikes_are_listed_and_no_others(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_devices_with_strikes_are_listed_and_no_others(tmp_path: Path) -> None:
     assert "device 1" not in page.text
 
 
-def test_the_page_tells_what_the_journal_holds(tmp_path: Path) -> None:
+def test_the_page_shows_what_the_journal_holds(tmp_path: Path) -> None:
     kept(tmp_path / "j.db", [b"a" * 32, b"b" * 32, b"c" * 32], [0, 1], 2)
     with looked_at(tmp_path / "j.db") as visitor:
         page = visitor.get("/")
@@ -119,7 +119,7 @@ def len_of(version: ModelVersion) -> str:
     return format_bytes(version.bytes)
 
 
-def test_where_many_are_lost_is_said_with_what_to_do() -> None:
+def test_where_many_are_lost_is_reported_with_what_to_do() -> None:
     lost = [RoundRecord(number, "finished", 10, 4, 0, 6, 1, 1, 1.0, masked=1) for number in range(3)]
     courses = {number: masked_course(6, None) for number in range(3)}
     standing = FederationStatus(founded(), 16, RoundRules(secure=SecureAggregationConfig()), lost, 10, 0, 10, courses)
@@ -128,7 +128,7 @@ def test_where_many_are_lost_is_said_with_what_to_do() -> None:
     assert "rounds.deadline" in alert.todo
 
 
-def test_what_a_sum_says_of_a_single_person_is_not_passed_on(tmp_path: Path) -> None:
+def test_personal_parameters_of_a_sum_are_not_shown(tmp_path: Path) -> None:
     kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
     journal = CoordinatorJournal.open(tmp_path / "j.db")
     alone = {"left": 2, "needed": 7, "phase": "vectors", "participant": 7_654_321}
@@ -155,7 +155,7 @@ def test_a_sentence_of_an_earlier_version_is_not_shown() -> None:
     assert not [alert for alert in standing.alerts() if "7654321" in alert.what + alert.todo]
 
 
-def test_rounds_that_are_skipped_are_told_with_their_reason(tmp_path: Path) -> None:
+def test_rounds_that_are_skipped_are_reported_with_their_reason(tmp_path: Path) -> None:
     kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
     journal = CoordinatorJournal.open(tmp_path / "j.db")
     for number in range(3, 9):
@@ -240,7 +240,7 @@ def test_what_it_says_of_the_cool_down_leads_to_no_sum_that_is_too_small(devices
     assert said in told.todo
 
 
-def test_a_secure_sum_is_said() -> None:
+def test_a_secure_sum_is_reported() -> None:
     rules = RoundRules(secure=SecureAggregationConfig(n_min=12, k_min=4))
     standing = FederationStatus(founded(), 16, rules, HAPPENED, 5, 0, 5)
     assert "only their sum can be read (at least 12 participants, at least 4" in dict(standing.terms())["answers"]
@@ -264,9 +264,9 @@ def test_readable_rounds_are_an_alert_and_so_is_that_they_may_come() -> None:
 @pytest.mark.slow
 def test_the_page_has_no_barrier_and_follows_the_rounds(browser: Any, tmp_path: Path) -> None:
     kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
-    with serving(operator_page(tmp_path / "j.db", RULES, lambda: 5)) as door:
-        assert barriers(browser, door, ["/"]) == []
-        page = opened(browser, door)
+    with serving(operator_page(tmp_path / "j.db", RULES, lambda: 5)) as address:
+        assert barriers(browser, address, ["/"]) == []
+        page = opened(browser, address)
         coordinator = CoordinatorJournal.open(tmp_path / "j.db")
         coordinator.finish(RoundRecord(3, "finished", 5, 5, 0, 0, 1, 1, 1.0), first_shared(founded()), [])
         coordinator.close()

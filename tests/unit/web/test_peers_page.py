@@ -51,8 +51,8 @@ def test_counts_and_the_guarantee_are_those_of_the_status(network: RealNetwork) 
     assert status.epsilon_limit is not None
     assert 0 < status.epsilon < status.epsilon_limit
     assert status.periods_to_send == 9
-    with serving(build_user_page(DeviceView(peer.device))) as door:
-        visitor = Visitor(door)
+    with serving(build_user_page(DeviceView(peer.device))) as address:
+        visitor = Visitor(address)
         page = visitor.get("/peers")
         assert page.of("known") == str(status.known)
         assert page.of("models-sent") == "2"
@@ -73,7 +73,7 @@ def test_peers_see_no_more_models_once_all_periods_are_sent(network: RealNetwork
     assert status.periods_to_send == 0
 
 
-def test_the_state_of_a_device_among_peers_is_told(network: RealNetwork) -> None:
+def test_the_state_of_a_device_among_peers_is_shown(network: RealNetwork) -> None:
     device = network.peers[0].device
     assert read_state(device).code == DeviceStateCode.AMONG_PEERS
     assert read_state(device, "no router").code == DeviceStateCode.FAILED
@@ -117,7 +117,7 @@ def running_router(path: Path, catalog: Catalog) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_somebody_joins_sees_peers_pauses_and_leaves_in_a_browser(browser: Any, tmp_path: Path) -> None:
+def test_a_user_joins_sees_peers_pauses_and_leaves_in_a_browser(browser: Any, tmp_path: Path) -> None:
     pytest.importorskip("zenoh")
     from tacit.field.peer.background import BackgroundPeer
 
@@ -129,8 +129,8 @@ def test_somebody_joins_sees_peers_pauses_and_leaves_in_a_browser(browser: Any, 
         taking_part = BackgroundPeer(device)
         taking_part.start()
         try:
-            with serving(build_user_page(DeviceView(device, peer=taking_part))) as door:
-                page = opened(browser, door)
+            with serving(build_user_page(DeviceView(device, peer=taking_part))) as address:
+                page = opened(browser, address)
                 page.click("text=My file")
                 page.fill("#line", line)
                 page.click("main button:has-text('Join')")
@@ -140,7 +140,7 @@ def test_somebody_joins_sees_peers_pauses_and_leaves_in_a_browser(browser: Any, 
                 page.click("nav >> text=Peers")
                 assert int(page.inner_text("#known")) == 1
                 assert int(page.inner_text("#models-sent").split()[0]) > 0
-                assert not barriers(browser, door, ["/peers", "/mine"])
+                assert not barriers(browser, address, ["/peers", "/mine"])
                 page.click("main button:has-text('Pause sharing')")
                 page.wait_for_selector("text=You are paused")
                 assert device.sharing.paused
@@ -162,9 +162,9 @@ def test_somebody_joins_sees_peers_pauses_and_leaves_in_a_browser(browser: Any, 
 def test_a_damaged_line_is_refused_in_words(tmp_path: Path) -> None:
     with (
         Device.create(tmp_path / "new.db", PASSPHRASE, cost=CHEAP) as device,
-        serving(build_user_page(DeviceView(device))) as door,
+        serving(build_user_page(DeviceView(device))) as address,
     ):
-        visitor = Visitor(door)
+        visitor = Visitor(address)
         body = b'--x\r\nContent-Disposition: form-data; name="line"\r\n\r\ntacitp1:abc\r\n--x--\r\n'
         visitor.ask("POST", "/mine/join", body, Content_Type="multipart/form-data; boundary=x")
         wait_until(lambda: b"waiting" not in visitor.get("/mine/joining/state").body, LONG, "joining has failed")

@@ -46,8 +46,8 @@ def test_before_the_first_model_a_user_without_a_history_sees_what_is_popular(tm
     catalog = replace(CATALOG, popularity=np.arange(CATALOG.n_items, dtype=np.float64))
     with Device.create(tmp_path / "new.db", PASSPHRASE, cost=CHEAP) as device:
         device.join(write_welcome(founded(catalog=catalog), catalog), "127.0.0.1")
-        with serving(build_user_page(DeviceView(device))) as door:
-            page = Visitor(door).get("/")
+        with serving(build_user_page(DeviceView(device))) as address:
+            page = Visitor(address).get("/")
         assert re.findall(r"<h2>(.*?)</h2>", page.html) == CATALOG.titles[:3:-1]
         assert "data-until-model" in page.html
         assert "What do you like?" in page.text
@@ -111,7 +111,7 @@ def test_sharing_is_saved_whole_and_refused_whole(visitor: Visitor, device: Devi
 
 
 def test_an_old_page_changes_only_what_was_changed_on_it(visitor: Visitor, device: Device) -> None:
-    """Meanwhile her first sum turned masked_only on, and she forbade a kind and was paused elsewhere."""
+    """Meanwhile the first sum turned masked_only on, and the user forbade a kind and paused elsewhere."""
     page = visitor.get("/sharing")
     settled = Sharing(pi=0.333, masked_only=True, measure=False, never_categories=("food",), paused=True)
     device.share(settled)
@@ -253,7 +253,7 @@ def archive(files: dict[str, str]) -> bytes:
     return out.getvalue()
 
 
-def test_a_file_is_read_and_what_was_not_understood_is_said(visitor: Visitor, device: Device) -> None:
+def test_a_file_is_read_and_what_was_not_understood_is_reported(visitor: Visitor, device: Device) -> None:
     table = "Date,Name,Year,Rating\n2024-05-01,Hill Hotel,,4\n2024-05-02,Nowhere <b>Bar</b>,1999,5\n"
     before = len(device.history)
     content = archive({"a/watched.csv": table, "a/readme.txt": "hello", "profile.json": "{}"})
@@ -335,7 +335,7 @@ def test_trouble_leads_back_to_the_page_that_the_form_was_on(visitor: Visitor) -
 
 
 def hostile_device(path: Path) -> Device:
-    """A device whose catalogue was written by somebody who means no good."""
+    """A device whose catalogue was written by an attacker."""
     titles = [HOSTILE + str(item) for item in range(6)]
     kinds = Labels(np.arange(7), np.zeros(6, np.int32), [HOSTILE])
     catalog = Catalog(Vocabulary(np.array([f"{HOSTILE}-{i}" for i in range(6)], dtype=object)), titles, kinds)
@@ -350,8 +350,8 @@ def hostile_device(path: Path) -> Device:
 
 
 def test_script_in_a_title_is_text(tmp_path: Path) -> None:
-    with hostile_device(tmp_path / "d.db") as device, serving(build_user_page(DeviceView(device))) as door:
-        visitor = Visitor(door)
+    with hostile_device(tmp_path / "d.db") as device, serving(build_user_page(DeviceView(device))) as address:
+        visitor = Visitor(address)
         for path in ("/", "/history?q=script", "/sharing", "/sent", "/mine"):
             page = visitor.get(path)
             assert page.status == 200
@@ -378,8 +378,8 @@ def test_what_another_program_writes_is_seen(visitor: Visitor, device: Device, t
 def test_long_lists_are_paged(tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device:
         took_part(device, 23)
-        with serving(build_user_page(DeviceView(device))) as door:
-            first, second = (Visitor(door).get(f"/sent?page={number}") for number in (1, 2))
+        with serving(build_user_page(DeviceView(device))) as address:
+            first, second = (Visitor(address).get(f"/sent?page={number}") for number in (1, 2))
         assert (first.html.count("data-entry"), second.html.count("data-entry")) == (20, 3)
 
 

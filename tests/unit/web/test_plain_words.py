@@ -1,4 +1,4 @@
-"""The person's pages speak to somebody who is no engineer: words of the protocol do not stand on them."""
+"""The user's pages are for readers who are no engineers: they have no words of the protocol."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ TECHNICAL = re.compile(
 
 def read_pages(device: Device) -> dict[str, str]:
     """Return what stands on every page of a device, labels for screen readers included."""
-    with device, serving(build_user_page(DeviceView(device))) as door:
-        pages = {path: Visitor(door).get(path) for path in PAGES}
+    with device, serving(build_user_page(DeviceView(device))) as address:
+        pages = {path: Visitor(address).get(path) for path in PAGES}
     labels = {
         path: " ".join(re.findall(r'(?:aria-label|aria-valuetext|title|data-sayings)="([^"]*)"', pages[path].html))
         for path in pages
@@ -57,7 +57,7 @@ def build_newcomer(path: Path) -> Device:
 
 
 @pytest.mark.parametrize("build", [build_reader, build_private_member, build_newcomer])
-def test_no_page_speaks_of_the_protocol(build: Callable[[Path], Device], tmp_path: Path) -> None:
+def test_no_page_has_words_of_the_protocol(build: Callable[[Path], Device], tmp_path: Path) -> None:
     found = {path: TECHNICAL.findall(text) for path, text in read_pages(build(tmp_path / "device.db")).items()}
     assert found == {path: [] for path in PAGES}
 

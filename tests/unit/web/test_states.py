@@ -81,9 +81,9 @@ def not_joined(server: Server) -> Device:
 
 def failed_join(server: Server) -> Device:
     device = not_joined(server)
-    nobody = Invitation("127.0.0.1:9", "a word", server.tls.roots)
+    unanswered = Invitation("127.0.0.1:9", "a word", server.tls.roots)
     with pytest.raises(Exception, match="cannot be reached"):
-        accept(device, nobody)
+        accept(device, unanswered)
     assert device.connection == {}
     return device
 
@@ -164,7 +164,7 @@ def declined(server: Server) -> Device:
 
 
 SITUATIONS: dict[str, tuple[Callable[[Server], Device], DeviceStateCode, str]] = {
-    "nobody was joined": (not_joined, DeviceStateCode.NOT_JOINED, "Not connected"),
+    "none was joined": (not_joined, DeviceStateCode.NOT_JOINED, "Not connected"),
     "a join has failed": (failed_join, DeviceStateCode.NOT_JOINED, "Not connected"),
     "joined with a file": (with_a_file, DeviceStateCode.NO_SERVER, "No server"),
     "paused": (paused, DeviceStateCode.PAUSED, "Paused"),
@@ -190,8 +190,8 @@ SITUATIONS: dict[str, tuple[Callable[[Server], Device], DeviceStateCode, str]] =
 
 def read_page(browser: Any, view: DeviceView, code: DeviceStateCode) -> tuple[str, str, str]:
     """The state, the badge and the sentence that a browser shows once the page says `code`, by itself."""
-    with serving(build_user_page(view)) as door:
-        page = opened(browser, door)
+    with serving(build_user_page(view)) as address:
+        page = opened(browser, address)
         page.wait_for_selector(f".state[data-code='{code}']", timeout=30_000)
         found = page.locator(".state").get_attribute("data-code"), page.locator("#badge").inner_text()
         sentence = page.locator("#standing").inner_text()
@@ -263,8 +263,8 @@ def test_the_badge_follows_what_happens_without_a_reload(browser: Any, server: S
     with server.joined() as device:
         participant = BackgroundParticipant(device, POLL)
         participant.start()
-        with serving(build_user_page(DeviceView(device, participant=participant))) as door:
-            page = opened(browser, door)
+        with serving(build_user_page(DeviceView(device, participant=participant))) as address:
+            page = opened(browser, address)
             page.wait_for_selector(".state[data-code='waiting-for-others']", timeout=30_000)
             device.pause()
             page.wait_for_selector(".state[data-code='paused']", timeout=30_000)

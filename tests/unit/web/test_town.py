@@ -21,8 +21,8 @@ def test_a_round_in_the_town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     town = room.Town.create(tmp_path / "device.db", silent)
     device = town.device
     assert device is not None
-    with device, serving(build_user_page(DeviceView(device, "town", town))) as door:
-        visitor = Visitor(door)
+    with device, serving(build_user_page(DeviceView(device, "town", town))) as address:
+        visitor = Visitor(address)
         assert "999 simulated people" in visitor.get("/").text
         assert len(device.recommend(5)) == 5
         announced = device.upcoming()

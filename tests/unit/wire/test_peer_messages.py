@@ -105,7 +105,7 @@ def test_an_acknowledgement_is_of_its_message_and_receiver() -> None:
     assert A.read_ack(ack[:-1], sealed) is None
     again = OpenedMessage(MODEL, bytes(32), memoryview(b"")).acknowledge(
         True, NOW + 3
-    )  # by somebody who could not open it
+    )  # by a peer that could not open it
     assert A.read_ack(again, sealed) is None
 
 

@@ -49,7 +49,7 @@ def test_an_empty_catalogue_and_a_limit() -> None:
     assert rank_similar("luna", ["luna a", "luna b", "luna c"], 2) == [0, 1]
 
 
-def test_ties_stand_in_the_order_of_the_catalogue_also_beyond_those_looked_at() -> None:
+def test_ties_are_in_catalogue_order_also_beyond_the_compared_names() -> None:
     assert rank_similar("luna", ["luna"] * 500, 3) == [0, 1, 2]
 
 

@@ -45,7 +45,7 @@ def test_nothing_about_the_user_is_readable_in_the_file(path: Path) -> None:
             assert secret not in stored, secret
 
 
-def test_rows_taken_away_are_overwritten_and_files_are_hers_alone(path: Path) -> None:
+def test_removed_rows_are_overwritten_and_files_are_for_their_owner_alone(path: Path) -> None:
     with made(path) as device:
         sealed = [row[0] for row in device._store.connection.execute("SELECT sealed FROM history")]
         for item in device.history.list():
@@ -225,8 +225,8 @@ def test_a_readable_copy_says_what_things_are_called(path: Path) -> None:
         device.share(device.sharing.model_copy(update={"never_items": ("place-0010-kite",)}))
         told = device.readable()
         assert all(row["title"] == CATALOG.called(row["item"]) != row["item"] for row in told["history"])
-        spoken = {label for entry in told["ledger"] for label in (*entry["positives"], *entry["negatives"])}
-        assert spoken <= set(told["titles"])
+        mentioned = {label for entry in told["ledger"] for label in (*entry["positives"], *entry["negatives"])}
+        assert mentioned <= set(told["titles"])
         assert told["titles"]["place-0007-hill"] == "Hill Hotel"
         assert told["titles"]["place-0010-kite"] == "Kite Shop"
         device.leave()

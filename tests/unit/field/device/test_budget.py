@@ -120,7 +120,7 @@ def test_participants_that_do_not_exist_are_missing_before_anything_is_spent(ses
     assert session.spent == 0
 
 
-def test_a_delta_that_protects_nobody_in_so_large_a_cohort_is_refused(tmp_path: Path) -> None:
+def test_a_delta_that_is_too_large_for_the_cohort_is_refused(tmp_path: Path) -> None:
     federation = founded(delta=0.4)
     session = PrivateSession(federation, member(tmp_path / "device.db", federation))
     assert code_of(session.ask(0)) == ReasonCode.LARGE_DELTA
@@ -261,9 +261,7 @@ def test_every_number_carries_noise_whatever_the_history(tmp_path: Path, method:
     assert len(device.ledger.list()) == 1
 
 
-def test_noise_that_can_be_repeated_is_refused_on_a_device_of_somebodys(
-    session: PrivateSession, tmp_path: Path
-) -> None:
+def test_noise_that_can_be_repeated_is_refused_on_a_real_device(session: PrivateSession, tmp_path: Path) -> None:
     session.device.close()
     with Device.open(
         tmp_path / "device.db", PASSPHRASE, noon, noise=lambda number: SimulatedNoise(Key(number))

@@ -1,4 +1,4 @@
-"""Consent: whatever a person decides, nothing leaves that she forbids, and withdrawing stops the next message."""
+"""Consent: nothing leaves that the user's settings forbid, and withdrawing stops the next message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Egress:
         self.device.answers.mark_sent(entry)
 
     def items(self) -> set[int]:
-        """Items of which the last message speaks."""
+        """Items that the last message mentions."""
         shapes = self.federation.built.shapes(self.shared)
         read = read_update(self.federation, self.number, self.left[-1], shapes)
         return {int(item) for item in read.tables["items"][1]}
@@ -83,13 +83,13 @@ def test_nothing_leaves_that_the_profile_forbids(
         for item in history
         if CATALOG.item_ids[item] in profile.never_items or KINDS[item % 4] in profile.never_categories
     }
-    spoken = egress.items()
-    assert not spoken & secret, "a never-share item of hers left"
+    mentioned = egress.items()
+    assert not mentioned & secret, "a never-share item left"
     if profile.pi == 0:
-        assert not spoken & history, "with pi = 0 nothing of hers leaves"
+        assert not mentioned & history, "with pi = 0 nothing of the history leaves"
     release = device.ledger.list(n_noted)[0]
-    assert {str(item) for item in release.positives} == {str(CATALOG.item_ids[item]) for item in spoken & history}
-    if change:  # she withdraws between two messages
+    assert {str(item) for item in release.positives} == {str(CATALOG.item_ids[item]) for item in mentioned & history}
+    if change:  # the user withdraws between two messages
         device.pause()
         with refused(ConsentError, ReasonCode.PAUSED):
             egress.ask()

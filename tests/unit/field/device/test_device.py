@@ -59,7 +59,7 @@ def test_items_are_found_by_id_and_title_and_unknown_ones_named(path: Path) -> N
         assert len(device.history) == 5
 
 
-def test_a_table_is_imported_and_what_is_not_understood_is_said(path: Path, tmp_path: Path) -> None:
+def test_a_table_is_imported_and_what_is_not_understood_is_reported(path: Path, tmp_path: Path) -> None:
     table = tmp_path / "seen.csv"
     table.write_text(
         "Name;Date;Rating\nHill Hotel;2024-05-01;4\nEel Hose;2024-05-02;5\nMill Museum;2024-05-03;much\n"
@@ -222,8 +222,8 @@ def test_the_ledger_says_what_the_message_holds(path: Path) -> None:
         (release,) = device.ledger.list()
         shapes = {"items": first_shared(federation)["items"].shape}
         ids = read_update(federation, 0, content, shapes).tables["items"][1]
-        spoken = sorted(str(CATALOG.item_ids[int(item)]) for item in ids)
-        assert sorted(map(str, release.positives + release.negatives)) == spoken
+        mentioned = sorted(str(CATALOG.item_ids[int(item)]) for item in ids)
+        assert sorted(map(str, release.positives + release.negatives)) == mentioned
         mine = {entry.item for entry in device.history.list()}
         assert set(release.positives) <= mine
         assert not set(release.negatives) & mine
@@ -330,26 +330,26 @@ def test_it_recommends_offline_what_is_neither_known_nor_hidden(path: Path) -> N
         assert device.ledger.list() == []
 
 
-# --- what she decides -----------------------------------------------------------------------------------------------
+# --- the user's settings--------------------------------------------------------------------------------------------
 
 
 def test_pausing_and_leaving_stop_the_next_message(path: Path) -> None:
     federation = founded()
-    with made(path) as device, Device.open(path, PASSPHRASE) as her_page:
+    with made(path) as device, Device.open(path, PASSPHRASE) as page_device:
         entry = device.learn(request(federation, 0))
-        her_page.pause()
+        page_device.pause()
         for act in (lambda: device.release(entry), lambda: device.learn(request(federation, 1))):
             with refused(ConsentError, ReasonCode.PAUSED):
                 act()
-        her_page.resume()
+        page_device.resume()
         assert device.release(entry)
         entry = device.learn(request(federation, 1))
-        her_page.leave()
+        page_device.leave()
         for act in (lambda: device.release(entry), lambda: device.learn(request(federation, 2))):
             with refused(ConsentError, ReasonCode.LEFT_FEDERATION):
                 act()
-        assert [release.state for release in her_page.ledger.list()] == ["releasing", "prepared"]
-        her_page.join(write_welcome(founded("fed-gmf"), CATALOG))
+        assert [release.state for release in page_device.ledger.list()] == ["releasing", "prepared"]
+        page_device.join(write_welcome(founded("fed-gmf"), CATALOG))
         with refused(ConsentError, ReasonCode.LEFT_FEDERATION):
             device.learn(request(federation, 3))
 

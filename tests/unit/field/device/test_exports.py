@@ -95,7 +95,7 @@ def test_an_archive_is_searched_and_what_is_unknown_in_it_left_alone() -> None:
     assert found(read_lines(out.getvalue(), "all.zip")) == ["Toy Story (1995)", "Café Luna"]
 
 
-def test_damaged_lines_of_a_file_in_an_archive_are_told_and_not_the_whole_file_dropped() -> None:
+def test_damaged_lines_of_a_file_in_an_archive_are_reported_and_the_others_read() -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("diary.csv", "Name,Date\nToy Story,2024-01-01\nSolaris,soon\n")

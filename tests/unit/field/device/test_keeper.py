@@ -72,7 +72,7 @@ def test_a_device_opens_with_the_keyring_until_the_user_chooses_a_passphrase(
     assert service == SERVICE
     assert len(secret) >= 43
     assert secret.encode() not in file.read_bytes(), "the key does not stand in the file"
-    assert device_document(capsys, "share")["pi"] == USUAL_PI, "nobody is asked"
+    assert device_document(capsys, "share")["pi"] == USUAL_PI, "no passphrase is asked for"
     with pytest.raises(DeviceError, match="passphrase is wrong"):
         Device.open(file, PASSPHRASE)
     assert device_document(capsys, "backup", str(tmp_path / "backup"))["encrypted"], "the recovery code opens it"

@@ -138,15 +138,15 @@ def test_mains_power_is_claimed_only_where_the_system_tells(
         answer(device, 1)
 
 
-def test_a_device_rests_when_it_may_begin_no_round_but_not_in_the_middle_of_one(device: Device, watch: Watch) -> None:
+def test_a_device_waits_when_it_may_begin_no_round_but_not_in_the_middle_of_one(device: Device, watch: Watch) -> None:
     limit(device, rounds_per_day=1)
-    resting = device.participation.why_resting
-    assert resting(device.sharing) is None
+    obstacle = device.participation.find_obstacle
+    assert obstacle(device.sharing) is None
     answer(device, 0)
-    assert resting(device.sharing) is None  # the next message of the round may come
+    assert obstacle(device.sharing) is None  # the next message of the round may come
     watch.move(minutes=5)
-    why = resting(device.sharing)
+    why = obstacle(device.sharing)
     assert why is not None
     assert why.code == ReasonCode.DAILY_ROUNDS
     watch.move(days=1)
-    assert resting(device.sharing) is None
+    assert obstacle(device.sharing) is None

@@ -27,7 +27,7 @@ OPTIONS = ({"factors": 5, "local_steps": 6}, {"factors": 6, "local_steps": 6})  
 
 
 def propose(device: Device, *changes: dict[str, int]) -> None:
-    """Let an operator replace the options of the method, some times in a row, and the device hear of it."""
+    """Let an operator replace the options of the method, some times in a row, and the device follow it."""
     federation, chain = founded(), []
     for options in changes:
         content, amended = write_amendment(federation, CATALOG, CATALOG, None, method=("fpl", options))
@@ -57,8 +57,8 @@ def test_a_yes_is_to_the_proposal_that_was_read(tmp_path: Path) -> None:
 
 
 def test_a_yes_on_a_page_is_to_the_proposal_that_it_showed(tmp_path: Path) -> None:
-    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as door:
-        visitor = Visitor(door)
+    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as address:
+        visitor = Visitor(address)
         propose(device, OPTIONS[0])
         shown = re.search(r'name="terms" value="([^"]*)"', visitor.get("/mine").html)
         assert shown
@@ -124,7 +124,7 @@ def test_no_proposal_undermines_a_guarantee(tmp_path: Path) -> None:
         assert device.terms.proposal is None
 
 
-def test_nobody_joins_where_the_guarantee_cannot_hold(tmp_path: Path) -> None:
+def test_no_device_joins_where_the_guarantee_cannot_hold(tmp_path: Path) -> None:
     """A coordinator that was changed promises a guarantee with a method whose server reads a row of every client."""
     agreed = AgreedPrivacyConfig(epsilon=8.0, delta=1e-3, participations=5, bound=0.1)
     honest = Federation.create("ab" * 16, "the small field", "fedfast", {"factors": 4}, CATALOG, ring=Ring())

@@ -40,7 +40,7 @@ def rows_of(path: Path, question: str, *given: Any) -> list[Any]:
 
 
 def change(path: Path, *statements: tuple[str, tuple[Any, ...]]) -> None:
-    """Change a file as somebody would who has no passphrase."""
+    """Change a file as an attacker without the passphrase would."""
     with closing(sqlite3.connect(path)) as connection, connection:
         for (trigger,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {trigger}")
@@ -216,7 +216,7 @@ def test_a_file_of_the_former_format_opens_with_all_that_was_in_it(path: Path) -
     expected["readable"]["interests"] = {"items": [], "categories": []}
     for entry in expected["readable"]["ledger"]:  # there were no peers
         entry["whole"] = False
-    expected["readable"]["ledger"][1]["state"] = "may have left"  # it was called not sent, which nobody can know
+    expected["readable"]["ledger"][1]["state"] = "may have left"  # it was called not sent, which cannot be known
     with Device.open(path, PASSPHRASE, noon) as device:
         assert device.readable() == expected["readable"]
         assert device.identity.hex() == expected["identity"]
@@ -239,7 +239,7 @@ def test_a_damaged_file_of_the_former_format_is_left_as_it_is(path: Path) -> Non
 # --- lengths, costs, erasure ------------------------------------------------------------------------------------------
 
 
-def test_lengths_of_rows_do_not_tell_items_or_states(path: Path) -> None:
+def test_lengths_of_rows_do_not_reveal_items_or_states(path: Path) -> None:
     with made(path) as device:
         for number in range(3):
             entry = device.learn(request(founded(), number))

@@ -1,4 +1,4 @@
-"""A message that was made and did not leave: it does not leave later either, once she forbids what it holds."""
+"""A message that was made and did not leave: it does not leave later either, once the user forbids what it holds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_was_made_before_the_user_forbade_more_does_not_leave(device: Devic
         device.release(entry)
     assert [release.state for release in device.ledger.list()] == ["prepared"]
     device.share(Sharing(pi=0.95, masked_only=False))
-    assert device.release(device.learn(asked)), "it was her settings and nothing else"
+    assert device.release(device.learn(asked)), "it was the settings and nothing else"
 
 
 @pytest.mark.parametrize("how", WIDER)

@@ -209,7 +209,7 @@ def test_a_peer_that_does_not_answer_leaves_the_view_and_the_slots(real: RealNet
     assert gone not in peer.file.sampler.view
 
 
-def test_a_full_disk_changes_nothing_and_is_said(real: RealNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_changes_nothing_and_is_reported(real: RealNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     send = real.peers[0].begin_period()[0]
     receiver = real.peers[send.number]
     before = receiver.file.state.models["items"].copy()

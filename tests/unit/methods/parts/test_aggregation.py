@@ -34,7 +34,7 @@ def test_shrinkage_believes_few_people_less() -> None:
 
 
 @pytest.mark.parametrize("rule", AVERAGES)
-def test_nobody_moves_nothing(rule: str) -> None:
+def test_an_empty_sum_moves_nothing(rule: str) -> None:
     average = AVERAGES[rule]
     assert not average.rows(np.zeros((3, 2), np.float32), np.zeros(3, int), 0, 0.0).any()
     assert not average.rows(np.zeros((3, 2), np.float32), np.zeros(3, int), 5, 1.0, 0.5).any()
@@ -49,21 +49,21 @@ def test_weights_lie_on_the_grid_and_fit(fraction: int) -> None:
     steps = weights.astype(np.float64) * float(ring.scale)
     assert np.array_equal(steps, np.rint(steps))
     assert weights[0] == 0
-    assert weights[1] > 0, "somebody with one sample still counts"
+    assert weights[1] > 0, "a client with one sample still counts"
     assert weights[-1] == weights[-2] == ring.largest
     if fraction >= 12:
         assert weights[3] / weights[2] == pytest.approx(737 / 20)
 
 
 @pytest.mark.parametrize("rule", AVERAGES)
-def test_silence_is_a_move_of_zero_where_everybody_counts(rule: str) -> None:
+def test_an_absent_row_is_a_move_of_zero_where_all_clients_count(rule: str) -> None:
     total = Total.zero({"items": (3, 2), "layers": (1, 4)})
     total.counts["items"][1], total.n_clients = 1, 5
     for weight in (0, 1):
         total.sums["layers"][0, -1] = weight * int(RING.scale)
-        moves, heard = AVERAGES[rule].moves(total, RING)
-        assert moves.keys() == heard.keys() == {"items", "layers"}
-        assert heard["items"].tolist() == ([False, True, False] if rule == "mf-fedavg" else [True] * 3)
-        assert heard["layers"].tolist() == [weight > 0]
+        moves, received = AVERAGES[rule].moves(total, RING)
+        assert moves.keys() == received.keys() == {"items", "layers"}
+        assert received["items"].tolist() == ([False, True, False] if rule == "mf-fedavg" else [True] * 3)
+        assert received["layers"].tolist() == [weight > 0]
     total.n_clients = total.counts["items"][1] = 0
     assert not AVERAGES[rule].moves(total, RING)[1]["items"].any()

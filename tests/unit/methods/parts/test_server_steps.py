@@ -63,11 +63,11 @@ def test_small_and_large_moves_make_steps_of_about_the_same_size(name: str) -> N
 
 
 @EVERY_WAY
-def test_a_row_of_which_nobody_spoke_stays_and_so_does_what_is_remembered_of_it(given: dict[str, Any]) -> None:
+def test_a_row_that_no_client_mentions_stays_and_so_do_its_moments(given: dict[str, Any]) -> None:
     config, table = config_of(**given), {"items": np.arange(6, dtype=np.float32).reshape(3, 2)}
     shared: dict[str, Array] = {**table, **server_state(config, table)}
-    everybody = np.array([True, True, True])
-    before = apply_server_step(config, shared, {"items": np.full((3, 2), 0.5, np.float32)}, {"items": everybody})
+    all_rows = np.array([True, True, True])
+    before = apply_server_step(config, shared, {"items": np.full((3, 2), 0.5, np.float32)}, {"items": all_rows})
     moves = np.array([[0.1, 0.2], [0, 0], [0, 0]], np.float32)
     moved = apply_server_step(config, before, {"items": moves}, {"items": np.array([True, False, True])})
     for name, array in moved.items():

@@ -135,7 +135,7 @@ def test_a_persons_part_of_an_outer_sum_is_bounded_and_the_bound_is_reached(v: f
         weights = np.random.default_rng(seed).uniform(0, 1, n_items).astype(np.float32)
         assert np.linalg.norm(part_of(outer, table, weights, one)) <= outer.bound(n) * (1 + 1e-5) + rounding
     own = np.zeros((n_items, 4), np.float32)
-    own[one.items, 0] = n**-0.5  # a basis that holds her very history is the worst
+    own[one.items, 0] = n**-0.5  # a basis that holds the client's own history is the worst case
     worst = part_of(outer, own, ones, one)
     np.testing.assert_allclose(np.linalg.norm(worst), outer.bound(n), rtol=1e-4, atol=rounding)
     np.testing.assert_allclose(np.abs(worst).max(), n ** (0.5 - 2 * v) * LONG_HISTORY ** (v - 0.5), rtol=1e-3)
@@ -158,7 +158,7 @@ def test_a_persons_vector_in_als_is_bounded_and_the_bound_is_reached(alpha: floa
         items = (np.random.default_rng(seed).normal(size=(n_items, 4)) * scale).astype(np.float32)
         assert length(items) <= method.bound(n) * (1 + 1e-4)
     worst = np.zeros((n_items, 4), np.float32)
-    worst[:n, 0] = np.sqrt(3.0 / (n * (1 + alpha)))  # only her items speak, as loudly as hurts
+    worst[:n, 0] = np.sqrt(3.0 / (n * (1 + alpha)))  # only the client's items have rows, as long as the bound allows
     np.testing.assert_allclose(length(worst), method.bound(n), rtol=1e-4)
 
 
@@ -205,14 +205,14 @@ def test_a_large_catalogue_is_not_taken_for_divergence() -> None:
 
 
 def test_directions_that_the_data_lacks_become_zero() -> None:
-    clients = make_clients([[0, 1], [0, 1], [2, 3, 4], [2, 3, 4], [0, 1]], 8)  # rank 2; nobody has 5, 6, 7
+    clients = make_clients([[0, 1], [0, 1], [2, 3, 4], [2, 3, 4], [0, 1]], 8)  # rank 2; no client has 5, 6, 7
     method = made("fed-svd", factors=6, item_weight=0.0)
     model = final(method, clients)
     basis = model.shared["basis"]
     assert basis.any(axis=0).sum() == 2
     x = clients.matrix().toarray()
     np.testing.assert_allclose(method.score(model.shared, {}, clients), x, atol=1e-4)
-    assert not basis[5:].any(), "an item that nobody has is given a place"
+    assert not basis[5:].any(), "an item without clients is given a direction"
     assert model.shared["angles"][-1] < 1e-3
 
 
@@ -222,7 +222,7 @@ def test_one_client_alone_finds_its_own_direction() -> None:
         method = made(name, **given)
         scores = method.score(final(method, clients).shared, {}, clients)
         assert np.isfinite(scores).all()
-        assert np.allclose(scores[0, [0, 2, 3, 6, 7, 8]], 0.0, atol=1e-6), "alone, nobody knows other items"
+        assert np.allclose(scores[0, [0, 2, 3, 6, 7, 8]], 0.0, atol=1e-6), "alone, no client knows other items"
 
 
 def test_more_directions_than_items_are_refused() -> None:

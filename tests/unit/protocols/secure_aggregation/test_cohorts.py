@@ -24,7 +24,7 @@ from tacit.protocols.secure_aggregation.graph import plan_masking
 from tacit.reasons import ReasonCode
 
 PEOPLE = [number.to_bytes(32, "big") for number in range(60)]
-EVERYBODY = Session.of(terms(60), PEOPLE)
+WHOLE_COHORT = Session.of(terms(60), PEOPLE)
 REST = tuple(range(7, 17))
 FOUR = ((*REST, 0, 1, 2, 3), (*REST, 0, 4, 5, 6), (*REST, 1, 2, 3, 4, 5, 6), REST)
 """Any two differ by four or more, and first + second - third - fourth is twice what participant 0 sent."""
@@ -41,11 +41,11 @@ class Federation:
         self,
         cohort: tuple[int, ...],
         number: int,
-        liars: frozenset[int] = frozenset(),
+        adversaries: frozenset[int] = frozenset(),
         unaware: frozenset[int] = frozenset(),
         n_silent: int | None = None,
     ) -> set[ReasonCode]:
-        """Try a sum; return why honest devices refuse it, nothing if it is opened; `unaware` do not hear who was in it.
+        """Try a sum; return why honest devices refuse it, nothing if it is opened; `unaware` do not know its members.
 
         The threshold is the lowest that is safe, or allows for so many who fall silent.
         """
@@ -55,7 +55,7 @@ class Federation:
         session = Session.of(terms(n, round=number, threshold=threshold), [PEOPLE[person] for person in sorted(cohort)])
         staying_here = staying(self.policy, session, range(n))
         codes = set()
-        for person in set(cohort) - liars:
+        for person in set(cohort) - adversaries:
             try:
                 check_participants(self.policy, self.histories[person], session, range(len(cohort)))
             except DevicePolicyError as error:
@@ -102,20 +102,20 @@ def test_no_combination_of_sums_that_honest_devices_open_is_of_two_of_them(seed:
 
     Policies with the least safety: two cohorts that differ by one are the cheapest attack, `d_min` does not forbid it.
     """
-    rng, liars, honest = np.random.default_rng(seed), frozenset(range(57, 60)), frozenset(range(57))
+    rng, adversaries, honest = np.random.default_rng(seed), frozenset(range(57, 60)), frozenset(range(57))
     usual = Federation(DevicePolicy(d_min=0, most_cohorts=6))
     for number in range(300):
         free = [one for one in honest if not usual.is_bound(one)]
         drawn = rng.permutation(free)[: int(rng.integers(12, 20))].tolist()
         if usual.opened and rng.random() < 0.6:  # an earlier cohort without a few, or without those who have to stay
-            past = rng.permutation(sorted(usual.opened[-1] - liars))[int(rng.integers(1, 4)) :].tolist()
+            past = rng.permutation(sorted(usual.opened[-1] - adversaries))[int(rng.integers(1, 4)) :].tolist()
             kept = past if rng.random() < 0.2 else [one for one in past if not usual.is_bound(one)]
             drawn = list({*kept, *drawn[: max(0, 13 - len(kept))]})
         if len(drawn) >= 12:
             n_silent = int(rng.integers(1, 3))
-            by_name = sorted(drawn, key=lambda one: name_of(EVERYBODY, one))  # the first of them would have to stay
+            by_name = sorted(drawn, key=lambda one: name_of(WHOLE_COHORT, one))  # the first of them would have to stay
             left_out = (by_name if rng.random() < 0.7 else rng.permutation(drawn).tolist())[: n_silent + 1]
-            usual.offer(tuple(sorted({*drawn, *liars})), number, liars, frozenset(left_out), n_silent)
+            usual.offer(tuple(sorted({*drawn, *adversaries})), number, adversaries, frozenset(left_out), n_silent)
     assert len(set(usual.opened)) >= 4
     shared = [one & other & honest for one, other in combinations(set(usual.opened), 2)]
     assert any(shared), "some went on to other cohorts"
@@ -127,7 +127,7 @@ def test_who_need_not_stay_goes_on_without_a_device_that_left() -> None:
     usual, batch = Federation(DevicePolicy()), tuple(range(20))
     assert usual.offer(batch, 1, n_silent=2) == set()
     free = tuple(one for one in batch if not usual.is_bound(one))
-    assert len(free) == 20 - (3 + 4 + 3), "three honest ones, four that may lie, three that may not have heard of it"
+    assert len(free) == 20 - (3 + 4 + 3), "three honest ones, four that may lie, three that may not know of it"
     assert ReasonCode.DEVICE_OTHER_COHORT in usual.offer(tuple(range(19)), 9, n_silent=2)
     assert usual.offer((*free, *range(20, 30)), 10, n_silent=2) == set()
     assert usual.offer((*free, *range(20, 30)), 20, n_silent=2) == set()
@@ -157,7 +157,7 @@ def test_a_device_knows_that_its_part_is_done_by_who_was_revoked() -> None:
     """Of a batch with a revoked device those who stay are done, and the others go on; another batch does not matter."""
     usual, batch = Federation(DevicePolicy()), tuple(range(20))
     usual.offer(batch, 1, n_silent=2)
-    histories = [replace(usual.histories[one], task=EVERYBODY.terms.task) for one in batch]
+    histories = [replace(usual.histories[one], task=WHOLE_COHORT.terms.task) for one in batch]
     for revoked, done in (([PEOPLE[3]], [past.sums[-1].stays for past in histories]), ([PEOPLE[30]], [False] * 20)):
         assert [has_ended(usual.policy, history, revoked) for history in histories] == done
     once = DevicePolicy(most_cohorts=1)

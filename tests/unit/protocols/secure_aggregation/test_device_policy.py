@@ -96,7 +96,9 @@ def test_cool_down_minimum_and_lifetime() -> None:
 
 
 @pytest.mark.parametrize("last", [ServerPhase.VECTORS, ServerPhase.CONFIRMATIONS], ids=lambda phase: phase.name.lower())
-def test_a_device_that_has_sent_its_vector_cools_down_and_counts_it_though_it_hears_no_more(last: ServerPhase) -> None:
+def test_a_device_that_has_sent_its_vector_cools_down_and_counts_it_though_no_message_follows(
+    last: ServerPhase,
+) -> None:
     """Its neighbours can open the sum without it."""
     device_policy = DevicePolicy(n_min=2, k_min=1, cool_down=5, most_rounds=2, d_min=0, corrupted=0)
     party = Party.of(6, device_policy=device_policy, threshold=3).run(last)
@@ -119,11 +121,11 @@ def test_a_device_that_has_sent_its_vector_cools_down_and_counts_it_though_it_he
 def test_participants_are_remembered_with_the_confirmation() -> None:
     device_policy = DevicePolicy(n_min=2, k_min=1, cool_down=0, corrupted=0, most_cohorts=None)
     party = Party.of(8, device_policy=device_policy, threshold=5).run(ServerPhase.CONFIRMATIONS)
-    party.step()  # the list of participants was confirmed, and nobody is asked to unmask
+    party.step()  # the list of participants was confirmed, and no device is asked to unmask
     session = party.server.session
     for device in party.devices:
-        twin = SecureDevice(device.identity, device_policy, copied(device.journal))
-        for one in (device, twin):
+        restarted = SecureDevice(device.identity, device_policy, copied(device.journal))
+        for one in (device, restarted):
             assert [past.participants for past in one.history.sums] == [names_of(session, range(8))]
     again = party.again(round=2).run(ServerPhase.VECTORS)
     again.step(gone=[7])
@@ -153,8 +155,8 @@ def test_each_task_has_a_memory_of_its_own_and_none_is_lost() -> None:
     assert other.is_right()
     for device in other.devices:
         assert (device.history.task, device.history.rounds) == ("other", {1})
-        twin = SecureDevice(device.identity, device.device_policy, copied(device.journal))
-        assert twin.history == device.history, "also after a restart"
+        restarted = SecureDevice(device.identity, device.device_policy, copied(device.journal))
+        assert restarted.history == device.history, "also after a restart"
     with refused(OutOfTurnError, ReasonCode.ROUND_REPEATED):
         turned(other, "test", 5).answer(0)
     back = turned(other, "test", 6).run()
@@ -238,7 +240,7 @@ FORBIDDEN = [
     ids=lambda it: str(it) if isinstance(it, int) else f"{it.table} {it.kind.name} {it.rows}",
 )
 def test_a_stage_holds_nothing_that_belongs_into_another(stage: int, part: Segment) -> None:
-    """Whatever a server adds to what a stage is for, alone or beside it, nobody answers."""
+    """Whatever a server adds to what a stage is for, alone or beside it, no device answers."""
     device_policy = DevicePolicy(n_min=2, k_min=2 if stage else 1, cool_down=0, d_min=0, corrupted=0)
     usual = [allowed for allowed in ALLOWED[stage] if (allowed.table, allowed.kind) != (part.table, part.kind)]
     k_min = device_policy.k_min
@@ -355,8 +357,8 @@ def test_a_device_that_knows_the_enrolled_takes_part_in_drawn_cohorts_only() -> 
     refuses(
         ReasonCode.MISSING_TICKETS, SessionInvitation(SessionInvitation.decode(lot.invitation(drawn)).session).encode()
     )
-    strangers = {name: link for name, link in lot.known.links.items() if name != names[drawn[1]]}
-    refuses(ReasonCode.NOT_ENROLLED, lot.invitation(drawn), links=strangers)
+    incomplete = {name: link for name, link in lot.known.links.items() if name != names[drawn[1]]}
+    refuses(ReasonCode.NOT_ENROLLED, lot.invitation(drawn), links=incomplete)
     refuses(ReasonCode.UNKNOWN_BOARD, lot.invitation(drawn), boards={})
     refuses(ReasonCode.UNKNOWN_BOARD, lot.invitation(drawn, task="another"))
     refuses(ReasonCode.BAD_BEACON, lot.invitation(drawn, secret=secrets.token_bytes(32)), ForgedError)
@@ -389,7 +391,7 @@ def test_half_of_a_draw_is_no_message() -> None:
             SessionInvitation.decode(SessionInvitation(session, bent).encode())
 
 
-def test_a_rehearsal_reports_what_everybody_sent() -> None:
+def test_a_local_session_reports_what_every_participant_sent() -> None:
     devices = [SecureDevice(Identity.fresh(), LOOSE) for _ in range(4)]
     party = Party.of(4)
     done = run_session(terms(4), devices, party.give)

@@ -23,10 +23,10 @@ NEVER = ServerPhase.DONE
 
 def expected(party: Party, leaves: Mapping[int, ServerPhase]) -> bool:
     """Say whether a session can be finished by those who remain, from the definition."""
-    session, everybody = party.server.session, range(len(party.devices))
+    session, all_participants = party.server.session, range(len(party.devices))
 
     def there(phase: ServerPhase) -> set[int]:
-        return {person for person in everybody if leaves.get(person, NEVER) > phase}
+        return {person for person in all_participants if leaves.get(person, NEVER) > phase}
 
     def near(person: int, people: set[int]) -> int:
         return len(session.graph.neighbours(person) & people)
@@ -108,7 +108,7 @@ def check_every_way_to_drop_out(n_participants: int, degree: int, threshold: int
 
 
 def _branch(party: Party, leaves: dict[int, ServerPhase], n_ways: dict[bool, int]) -> None:
-    """Try everybody who may leave in this phase; below, all ways that begin so."""
+    """Try every participant that may leave in this phase; below, all ways that begin so."""
     phase, there = party.server.phase, sorted(set(range(len(party.devices))) - leaves.keys())
     for stays in product((True, False), repeat=len(there)):
         now = {**leaves, **{person: phase for person, stay in zip(there, stays, strict=True) if not stay}}

@@ -87,7 +87,7 @@ def test_unlisted_rows_stay_and_people_are_counted_once(cohort: list[Message], l
         assert decode_counts(people, counts)["items"][row] == speaking
 
 
-def test_extremes_from_everybody_decode_right_and_one_more_is_refused() -> None:
+def test_extremes_from_all_participants_decode_right_and_one_more_is_refused() -> None:
     for bits, n_participants in ((32, 1000), (32, 3), (64, 1000)):
         layout = rows_layout({"layers": (2, 5)}, Ring(bits=bits), n_participants)
         bound = layout.segments[0].bound

@@ -112,12 +112,12 @@ def test_a_device_goes_on_from_its_journal_in_every_phase(path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["before", "within", "after"])
 @pytest.mark.parametrize("at", range(1, 6))
-def test_a_killed_device_never_says_two_things(path: Path, at: int, where: str) -> None:
+def test_a_killed_device_never_sends_two_answers(path: Path, at: int, where: str) -> None:
     """At each write: die, come back, and meet a server that asks again, with the other survivors."""
     journal = OnDisk(path, at, where)
     party = Party.of(4, threshold=2, journals={0: journal})
     identity, context = party.devices[0].identity, party.server.context
-    everybody, fewer = frozenset(range(4)), frozenset({0, 1, 2})
+    all_participants, fewer = frozenset(range(4)), frozenset({0, 1, 2})
     said: list[bytes] = []  # what left the device in all its lives
     killed = False
     for phase in PHASES:
@@ -136,7 +136,7 @@ def test_a_killed_device_never_says_two_things(path: Path, at: int, where: str) 
                 said.append(party.answer(0))  # nothing had been written: it answers as if for the first time
             asked = [party.inbox[0]]
             if phase >= ServerPhase.CONFIRMATIONS:
-                asked += [Survivors(people).encode(context, 4) for people in (everybody, fewer)]
+                asked += [Survivors(people).encode(context, 4) for people in (all_participants, fewer)]
             for message, other in product(asked, PHASES):
                 with pytest.raises(SecureSumError):
                     _answer(device, other, message, lambda: party.give(9))

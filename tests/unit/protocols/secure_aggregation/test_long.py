@@ -20,18 +20,18 @@ def lied(lie: str, times: int) -> dict[str, int]:
     found = {"nothing": 0, "noise": 0, "whole sum": 0}
     lowest = 1.0
     for seed in range(times):
-        liar = LyingServer(lie, seed)
-        liar.run()
-        assert not liar.sees_through(), f"seed {seed}: both masks of a person could be removed"
-        if not liar.vectors or not liar.seeds:
+        server = LyingServer(lie, seed)
+        server.run()
+        assert not server.sees_through(), f"seed {seed}: both masks of a person could be removed"
+        if not server.vectors or not server.seeds:
             found["nothing"] += 1
             continue
-        if liar.total() == plain_sum(LAYOUT, sorted(liar.vectors)):  # enough people had been told the same
+        if server.total() == plain_sum(LAYOUT, sorted(server.vectors)):  # enough people had been told the same
             assert lie != "terms"
-            assert len(liar.vectors) > liar.threshold
+            assert len(server.vectors) > server.threshold
             found["whole sum"] += 1
         else:
-            lowest = min(lowest, uniform_p(np.frombuffer(liar.total(), np.uint32)))
+            lowest = min(lowest, uniform_p(np.frombuffer(server.total(), np.uint32)))
             found["noise"] += 1
     assert lowest > 1e-6, "what is left does not look like noise"
     return found
@@ -52,11 +52,11 @@ def test_a_thousand_malicious_servers(lie: str) -> None:
 
 def test_the_malicious_server_would_get_the_sum_if_it_were_honest() -> None:
     """The harness works: told the same, devices unmask."""
-    liar = LyingServer("terms", 0)
-    liar.sessions = [liar.sessions[0]] * liar.n_participants
-    liar.near = [liar.sessions[0].graph.neighbours(at) for at in range(liar.n_participants)]
-    liar.run()
-    assert liar.total() == plain_sum(LAYOUT, range(liar.n_participants))
+    server = LyingServer("terms", 0)
+    server.sessions = [server.sessions[0]] * server.n_participants
+    server.near = [server.sessions[0].graph.neighbours(at) for at in range(server.n_participants)]
+    server.run()
+    assert server.total() == plain_sum(LAYOUT, range(server.n_participants))
 
 
 # --- with colluding participants -------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_a_hundred_thousand_stored_messages() -> None:
     assert replayed(100_000) == 0
 
 
-def test_everybody_may_leave_at_once_and_nothing_is_unmasked() -> None:
+def test_all_participants_may_leave_at_once_and_nothing_is_unmasked() -> None:
     """A third of a cohort falls silent in one phase: the sum is right, or nothing of it can be read."""
     for phase in PHASES:
         party = Party.of(9, threshold=5)

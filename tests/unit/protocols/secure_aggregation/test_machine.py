@@ -34,7 +34,7 @@ class Course(RuleBasedStateMachine):
         ring = n_participants >= 5 and data.draw(st.booleans())
         degree = 4 if ring else plan_masking(n_participants, 0, 0).degree
         self.party = Party.of(n_participants, degree=degree, threshold=degree // 2 + 1)
-        self.heard: list[bytes] = []
+        self.sent: list[bytes] = []
         self.aborted = False
 
     @precondition(lambda self: not self.open)
@@ -54,27 +54,27 @@ class Course(RuleBasedStateMachine):
             person = data.draw(st.sampled_from(waiting))
             message = self.party.answer(person)
             assert self.party.server.receive(message) == person
-            self.heard.append(message)
+            self.sent.append(message)
 
     @precondition(lambda self: self.open)
     @rule()
-    def everybody_answers(self) -> None:
+    def all_answer(self) -> None:
         for person in sorted(self.party.inbox.keys() - self.party.server.answered):
-            self.heard.append(self.party.answer(person))
-            self.party.server.receive(self.heard[-1])
+            self.sent.append(self.party.answer(person))
+            self.party.server.receive(self.sent[-1])
 
-    @precondition(lambda self: self.open and self.heard)
+    @precondition(lambda self: self.open and self.sent)
     @rule(data=st.data())
     def replay(self, data: st.DataObject) -> None:
         before = self.party.server.answered, self.party.server.total.tobytes()
         with pytest.raises(SecureSumError):
-            self.party.server.receive(data.draw(st.sampled_from(self.heard)))
+            self.party.server.receive(data.draw(st.sampled_from(self.sent)))
         assert before == (self.party.server.answered, self.party.server.total.tobytes())
 
-    @precondition(lambda self: self.open and self.heard)
+    @precondition(lambda self: self.open and self.sent)
     @rule(data=st.data())
     def bend(self, data: st.DataObject) -> None:
-        message = bytearray(data.draw(st.sampled_from(self.heard)))
+        message = bytearray(data.draw(st.sampled_from(self.sent)))
         message[data.draw(st.integers(0, len(message) - 1))] ^= data.draw(st.integers(1, 255))
         before = self.party.server.answered, self.party.server.total.tobytes()
         with pytest.raises(SecureSumError):

@@ -109,13 +109,13 @@ def test_masks_of_different_contexts_do_not_cancel() -> None:
         assert np.abs(words.view(np.int32).astype(float)).max() > 2**29, "small numbers would show through"
 
 
-def test_devices_told_of_different_survivors_give_no_share() -> None:
+def test_devices_shown_different_survivors_give_no_share() -> None:
     party = Party.of(6, threshold=4).run(ServerPhase.CONFIRMATIONS)
     context = party.server.context
-    everybody, without = frozenset(range(6)), frozenset(range(5))
+    all_participants, without = frozenset(range(6)), frozenset(range(5))
     sent = {}
     for person in range(6):
-        told = everybody if person < 3 or person == 5 else without
+        told = all_participants if person < 3 or person == 5 else without
         message = Survivors(told).encode(context, 6)
         sent[person] = Codes.decode_sent(party.devices[person].confirm(message))[2]
     for person in range(6):

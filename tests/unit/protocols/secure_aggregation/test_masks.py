@@ -54,7 +54,7 @@ def test_masked_vectors_look_uniform_whatever_is_in_them() -> None:
         assert uniform_p(vector.parts[1]) > 1e-5
 
 
-def test_a_masked_vector_says_nothing_of_its_input() -> None:
+def test_a_masked_vector_is_independent_of_its_input() -> None:
     size = 200_000
     inputs = np.random.default_rng(1).integers(0, 2**32, size, dtype=np.uint32)
     vector = Vector((0, size, 0), inputs.tobytes())
@@ -84,7 +84,9 @@ def test_a_canary_is_in_no_byte_that_leaves_a_device() -> None:
             party.server.receive(said[-1])
         party.inbox = party.server.advance()
     assert all(word not in message for message in said for word in canary.values())
-    assert all(word in party.server.total.tobytes() for word in canary.values()), "the sum is hers: others sent zeros"
+    assert all(word in party.server.total.tobytes() for word in canary.values()), (
+        "the sum is one device's vector: others sent zeros"
+    )
 
 
 @pytest.mark.fuzz

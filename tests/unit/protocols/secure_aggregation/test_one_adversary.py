@@ -50,14 +50,14 @@ def test_too_few_good_codes_are_still_too_few() -> None:
     assert party.devices[2].phase == 4, "and no share was given"
 
 
-def test_a_code_of_somebody_who_is_no_neighbour_is_the_servers_lie() -> None:
+def test_a_code_of_a_participant_who_is_no_neighbour_is_forged_by_the_server() -> None:
     party = Party.of(6, threshold=4).run(ServerPhase.UNMASKINGS)
     context, codes = Codes.decode(party.inbox[0])
     with refused(ForgedError, ReasonCode.BAD_CONFIRMATION, sender=99):
         party.devices[0].unmask(Codes((*codes.entries, (99, bytes(16)))).encode(context))
 
 
-def test_one_who_accuses_everybody_accuses_nobody() -> None:
+def test_complaints_of_one_participant_about_all_others_do_not_count() -> None:
     party = Party.of(7, threshold=4).run(ServerPhase.UNMASKINGS)
     party.devices[0].complaints = dict.fromkeys(range(1, 7), ReasonCode.BAD_SHARE)
     party.run()
@@ -73,14 +73,14 @@ def bad_advert(party: Party, person: int, keys: Callable[[], tuple[bytes, bytes]
     return advert.encode(context)[: -len(advert.signature)] + device.identity.sign(advert.signed_part(context))
 
 
-@pytest.mark.parametrize("which", ["her own twice", "another's mask key", "another's seal key"])
+@pytest.mark.parametrize("which", ["its own twice", "another's mask key", "another's seal key"])
 def test_repeated_keys_are_refused_for_the_one_who_sends_them(which: str) -> None:
     party = Party.of(6, threshold=4)
     fresh = KeyPair.fresh().public
     party.server.receive(party.answer(0))
     known = party.server.adverts[0]
     pairs = {
-        "her own twice": (fresh, fresh),
+        "its own twice": (fresh, fresh),
         "another's mask key": (known.mask_key, fresh),
         "another's seal key": (fresh, known.seal_key),
     }

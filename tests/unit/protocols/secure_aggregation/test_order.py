@@ -106,7 +106,7 @@ def test_a_late_vector_is_refused_unread() -> None:
     assert party.is_right()
 
 
-def test_nobody_can_speak_for_another() -> None:
+def test_no_participant_can_send_in_the_name_of_another() -> None:
     party = Party.of(3)
     for phase, person in product(PHASES, (0,)):
         message = bytearray(party.answer(person))
@@ -183,7 +183,7 @@ def test_a_wrong_share_is_found_its_sender_named_and_the_sum_still_right() -> No
     assert 2 in party.server.survivors
 
 
-def test_a_wrong_share_of_somebody_who_falls_silent_last_is_found_too() -> None:
+def test_a_wrong_share_of_a_participant_lost_in_the_last_phase_is_found_too() -> None:
     party = Party.of(6, threshold=3).run(ServerPhase.UNMASKINGS)
     held = party.devices[2]._state
     assert held is not None

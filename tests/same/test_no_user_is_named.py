@@ -1,4 +1,4 @@
-"""What an operator can read after refusals and losses names nobody: log, rows of rounds, page, metrics, command line.
+"""What an operator can read after refusals and losses names no user: log, rows of rounds, page, metrics, command line.
 
 Devices have numbers that occur nowhere else. And the same faults of other devices leave the same words and numbers.
 """
@@ -47,7 +47,7 @@ Fault = Callable[[int, int | None, bytes], list[bytes]]
 
 @dataclass
 class World:
-    """Devices with striking numbers, their coordinator, and what anybody else could read of them."""
+    """Devices with striking numbers, their coordinator, and what others could read of them."""
 
     folder: Path
     rows: list[str] = field(default_factory=list)
@@ -144,7 +144,7 @@ def run_faults(world: World, guilty: int, lost: int, others: list[int]) -> None:
     for fault in (bent, twice, losing([lost], ServerPhase.VECTORS)):
         world.round(fault, **masked)
     world.round(losing([lost, *others], ServerPhase.SHARES), **masked)  # too few are left
-    world.round(losing([lost, *others[:2]], ServerPhase.VECTORS), **masked)  # somebody has too few neighbours
+    world.round(losing([lost, *others[:2]], ServerPhase.VECTORS), **masked)  # one participant has too few neighbours
     world.round(breaks_its_word, **masked)
     world.journal.sums.begin(world.journal.rounds.next_number, len(world.devices), 0, 100)
     world.round(none, **masked)  # it was killed
@@ -152,17 +152,17 @@ def run_faults(world: World, guilty: int, lost: int, others: list[int]) -> None:
     strict.share(strict.sharing.model_copy(update={"device_policy": DevicePolicy()}))
     world.devices[FIRST + lost].pause()
     world.round(none, **masked)  # two devices refuse
-    world.round(none, **masked, device_policy={**BOLD.model_dump(), "cool_down": 5})  # nobody is eligible
+    world.round(none, **masked, device_policy={**BOLD.model_dump(), "cool_down": 5})  # no device is eligible
 
 
 def read_everything(world: World, records: list[logging.LogRecord]) -> dict[str, str]:
-    """Return what anybody can read, by where it stands."""
+    """Return what all can read, by where it stands."""
     path = world.journal.path
     with sqlite3.connect(path) as connection:
         stored = [repr(row) for row in connection.execute("SELECT * FROM rounds")]
     connection.close()
-    with serving(operator_page(path, RoundRules(), lambda: PEOPLE)) as door:
-        visitor = Visitor(door)
+    with serving(operator_page(path, RoundRules(), lambda: PEOPLE)) as address:
+        visitor = Visitor(address)
         numbers = range(world.journal.rounds.next_number)
         pages = [visitor.get(where).body.decode() for where in ("/", *(f"/?round={number}" for number in numbers))]
         pages = [re.sub(r'<section class="card" id="strikes".*?</section>', "", page, flags=re.S) for page in pages]
@@ -198,7 +198,7 @@ def without_measures(log: str) -> list[dict[str, Any]]:
     return [{name: value for name, value in line.items() if name not in measures} for line in lines]
 
 
-def test_after_refusals_and_losses_nobody_can_be_told_from_another(
+def test_after_refusals_and_losses_no_participant_can_be_distinguished(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, told = run_world(tmp_path / "one", caplog, guilty=0, lost=1, others=[2, 3, 4])

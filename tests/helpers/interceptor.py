@@ -12,7 +12,7 @@ from tacit.reasons import ReasonCode
 from tacit.wire.messages import SecureRequest, read_secure_request, write_secure_reply, write_secure_request
 
 
-class Overheard(Loopback):
+class Interceptor(Loopback):
     """Changes what devices are shown, notes why they refuse, and plays devices that do not exist."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Every English text that a program says to a user on their page: of errors, of refusals, and of rows of a file."""
+"""Every English text that a program shows to a user on their page: of errors, of refusals, and of rows of a file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def counts_in(texts: set[str]) -> set[str]:
     return {f"{{n}} {noun}{end}" for noun in words for end in ("", "s")}
 
 
-def every_said_text() -> set[str]:
+def every_program_text() -> set[str]:
     """Return all of them."""
     said = of_reasons() | of_errors()
     return {text for text in said if WORDS.search(_bare(text))} | counts_in(said)
