@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from tacit.data import DataConfig, load
-from tacit.field.carriers.parcels import wrap_reply
+from tacit.field.carriers.flower_messages import wrap_reply
 from tacit.field.carriers.superlink import SuperLink
 from tacit.field.certificates import make_certificates
 from tacit.field.coordinator import CoordinatorJournal

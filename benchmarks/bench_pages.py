@@ -16,7 +16,7 @@ from tacit.random import Key
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.web.device_view import DeviceView
 from tacit.web.own import build_user_page
-from tacit.web.server import Door, freeze_loaded_objects, serving
+from tacit.web.server import PageAddress, freeze_loaded_objects, serving
 from tacit.wire.federation import Federation
 from tacit.wire.messages import Request, write_request, write_welcome
 
@@ -41,11 +41,13 @@ def large_device(folder: Path) -> Device:
     return device
 
 
-def visit(door: Door, path: str) -> float:
+def visit(address: PageAddress, path: str) -> float:
     """Return the processor's seconds of this process, page and visitor, for one visit."""
-    connection = http.client.HTTPConnection("127.0.0.1", door.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=60)
     started = time.process_time()
-    connection.request("GET", path, headers={"Host": door.hosts[0], "Cookie": f"{door.cookie_name}={door.cookie}"})
+    connection.request(
+        "GET", path, headers={"Host": address.hosts[0], "Cookie": f"{address.cookie_name}={address.cookie}"}
+    )
     answer = connection.getresponse()
     answer.read()
     spent = time.process_time() - started
@@ -59,11 +61,11 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder,
         large_device(Path(folder)) as device,
-        serving(build_user_page(DeviceView(device))) as door,
+        serving(build_user_page(DeviceView(device))) as address,
     ):
         freeze_loaded_objects()
         for path in PATHS:
-            visits = [visit(door, path) for _ in range(TIMES)]
+            visits = [visit(address, path) for _ in range(TIMES)]
             line = {"benchmark": "pages", "path": path, "seconds": min(visits[1:]), "first_seconds": visits[0]}
             print(
                 json.dumps(

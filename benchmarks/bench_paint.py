@@ -30,7 +30,7 @@ from tacit.web.device_view import DeviceView
 from tacit.web.lab import RunFolders, key_of, lab_page
 from tacit.web.operator import operator_page
 from tacit.web.own import build_user_page
-from tacit.web.server import Door, freeze_loaded_objects, serving
+from tacit.web.server import PageAddress, freeze_loaded_objects, serving
 
 ROUNDS, TIMES = 1_000, 7
 NAMES = ("adverts", "shares", "vectors", "confirmations", "unmaskings")
@@ -57,14 +57,14 @@ def worked(context: Any, page: Any, address: str) -> float:
     return float(told["TaskDuration"]) + here
 
 
-def told(browser: Any, door: Door, kind: str, path: str, before: Callable[[], None]) -> None:
+def told(browser: Any, address: PageAddress, kind: str, path: str, before: Callable[[], None]) -> None:
     """Print what a page took, cold and warm."""
     context = browser.new_context(viewport={"width": 1200, "height": 860})
     page = context.new_page()
-    page.goto(door.link)
-    page.wait_for_url(f"http://{door.hosts[0]}/")
-    address = f"http://{door.hosts[0]}{path}"
-    page.goto(f"http://{door.hosts[0]}/static/icon.svg")
+    page.goto(address.link)
+    page.wait_for_url(f"http://{address.hosts[0]}/")
+    address = f"http://{address.hosts[0]}{path}"
+    page.goto(f"http://{address.hosts[0]}/static/icon.svg")
     before()
     cold = painted(page, address)
     warm = [painted(page, address) for _ in range(TIMES)]
@@ -103,7 +103,7 @@ def main() -> None:
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=sandbox)
-        with large_device(Path(folder)) as device, serving(build_user_page(DeviceView(device))) as door:
+        with large_device(Path(folder)) as device, serving(build_user_page(DeviceView(device))) as address:
             freeze_loaded_objects()
             changed = [0]
 
@@ -112,18 +112,20 @@ def main() -> None:
                 device.history.add([HistoryEntry(5 * changed[0] + 1, 1_800_000_000)], None)
 
             for path in PATHS:
-                told(browser, door, "person", path, change)
-            told(browser, door, "an empty one", "/nowhere", lambda: None)  # what browser and machine take by themselves
+                told(browser, address, "person", path, change)
+            told(
+                browser, address, "an empty one", "/nowhere", lambda: None
+            )  # what browser and machine take by themselves
         rules = long_journal(Path(folder) / "journal.db")
-        with serving(operator_page(Path(folder) / "journal.db", rules, lambda: 50)) as door:
-            told(browser, door, "operator", "/", lambda: None)
+        with serving(operator_page(Path(folder) / "journal.db", rules, lambda: 50)) as address:
+            told(browser, address, "operator", "/", lambda: None)
         folders = [Path(folder) / str(negatives) for negatives in SETS]
         for place, protocol in zip(folders, SETS, strict=True):
             given = {"method": "most-popular", "evaluation": {"protocol": protocol, "local_only_users": 0}}
             run(Experiment.from_options(given, "a benchmark"), folder=place)
         lab = RunFolders(folders)
-        with serving(lab_page(lab)) as door:
-            told(browser, door, "lab, a set not yet drawn", f"/?set={key_of(lab.sets()[1])}", lambda: None)
+        with serving(lab_page(lab)) as address:
+            told(browser, address, "lab, a set not yet drawn", f"/?set={key_of(lab.sets()[1])}", lambda: None)
         browser.close()
 
 

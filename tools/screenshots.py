@@ -26,7 +26,7 @@ from tacit.lab.experiments import silent
 from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.web.device_view import DeviceView
-from tacit.web.guard import Door
+from tacit.web.guard import PageAddress
 from tacit.web.lab import RunFolders, lab_page
 from tacit.web.operator import operator_page
 from tacit.web.own import build_user_page
@@ -51,13 +51,19 @@ PEOPLE, PLACES, ROUNDS = 24, 60, 8  # of the federation on the operator's page
 
 
 def taken(
-    browser: Any, door: Door, path: str, size: tuple[int, int], scheme: str, first: str = "", locale: str = "en"
+    browser: Any,
+    address: PageAddress,
+    path: str,
+    size: tuple[int, int],
+    scheme: str,
+    first: str = "",
+    locale: str = "en",
 ) -> Image.Image:
     """Return a picture of a page as it opens; `first` is an element that is brought into view."""
     viewport = {"width": size[0], "height": size[1]}
     context = browser.new_context(viewport=viewport, color_scheme=scheme, locale=locale)
     page = context.new_page()
-    page.goto(f"http://{door.hosts[0]}{door.base}{path}")
+    page.goto(f"http://{address.hosts[0]}{address.base}{path}")
     if first:
         page.evaluate("where => window.scrollTo(0, document.querySelector(where).offsetTop - 70)", first)
     page.wait_for_timeout(300)
@@ -136,14 +142,14 @@ def person(browser: Any, folder: Path) -> None:
     """Take the person's pages."""
     town = Town.create(folder / "device.db", silent)
     assert town.device is not None
-    with town.device as device, serving(build_user_page(DeviceView(device, "town", town))) as door:
-        kept("for-you", taken(browser, door, "/", DESK, "light"))
-        kept("sharing", taken(browser, door, "/sharing", (1200, 1050), "dark"))
-        kept("sent", taken(browser, door, "/sent", (1200, 1120), "light"))
+    with town.device as device, serving(build_user_page(DeviceView(device, "town", town))) as address:
+        kept("for-you", taken(browser, address, "/", DESK, "light"))
+        kept("sharing", taken(browser, address, "/sharing", (1200, 1050), "dark"))
+        kept("sent", taken(browser, address, "/sent", (1200, 1120), "light"))
         looks = (("/", "light"), ("/sharing", "dark"), ("/sent", "light"), ("/history?q=caf", "dark"))
-        kept("phone", *(taken(browser, door, path, PHONE, scheme) for path, scheme in looks))
+        kept("phone", *(taken(browser, address, path, PHONE, scheme) for path, scheme in looks))
         words = (("/mine", "footer", "en"), ("/", "", "de"), ("/sharing", "", "de"), ("/sent", "footer", "de"))
-        looks_of = (taken(browser, door, path, PHONE, "light", first, locale) for path, first, locale in words)
+        looks_of = (taken(browser, address, path, PHONE, "light", first, locale) for path, first, locale in words)
         kept("languages", *looks_of)
 
 
@@ -152,21 +158,21 @@ def lab(browser: Any, folder: Path) -> None:
     file = folder / "shares.yaml"
     file.write_text(RUNS, encoding="utf-8")
     compare(read_config(Comparison, file), out=folder / "runs")
-    with serving(lab_page(RunFolders([folder / "runs"]))) as door:
-        kept("lab", taken(browser, door, "/", (1200, 1000), "light", "#figures"))
-        kept("lab-dark", taken(browser, door, "/", DESK, "dark"))
+    with serving(lab_page(RunFolders([folder / "runs"]))) as address:
+        kept("lab", taken(browser, address, "/", (1200, 1000), "light", "#figures"))
+        kept("lab-dark", taken(browser, address, "/", DESK, "dark"))
         looks = (("light", ""), ("dark", "#figures"))
-        kept("phone-lab", *(taken(browser, door, "/", PHONE, scheme, first) for scheme, first in looks))
+        kept("phone-lab", *(taken(browser, address, "/", PHONE, scheme, first) for scheme, first in looks))
 
 
 def operator(browser: Any, folder: Path) -> None:
     """Take the operator's page."""
     journal, rules = federation(folder)
-    with serving(operator_page(journal, rules, lambda: PEOPLE)) as door:
-        kept("operator", taken(browser, door, "/", (1200, 1000), "light"))
-        kept("operator-dark", taken(browser, door, "/", (1200, 1000), "dark", "#quality"))
+    with serving(operator_page(journal, rules, lambda: PEOPLE)) as address:
+        kept("operator", taken(browser, address, "/", (1200, 1000), "light"))
+        kept("operator-dark", taken(browser, address, "/", (1200, 1000), "dark", "#quality"))
         looks = (("light", ""), ("dark", "#phases"))
-        kept("phone-operator", *(taken(browser, door, "/", PHONE, scheme, first) for scheme, first in looks))
+        kept("phone-operator", *(taken(browser, address, "/", PHONE, scheme, first) for scheme, first in looks))
 
 
 def main() -> None:
