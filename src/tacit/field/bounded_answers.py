@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tacit.errors import FieldError
 
-SECONDS = 30.0  # for each sign of life
+SECONDS = 30.0  # for each part of an answer
 WHOLE_SECONDS = 300.0  # for a whole answer, once it begins
 MOST_BYTES = 2**27
 
