@@ -31,8 +31,8 @@ def evaluate(
 ) -> Evaluation:
     """Measure a scorer on what was held out, one value per user first.
 
-    `score(positions)` returns the scores [len(positions), n_items] of the users at these positions of `heldout`; it
-    is called for up to 128 users at a time, from several threads if `options.threads` is above 1. `key` fixes the
+    `score(positions)` returns the scores [len(positions), n_items] of the users at these positions of `heldout`. It is
+    called for up to 128 users at a time, from several threads if `options.threads` is above 1. `key` fixes the
     candidates of the sampled protocol and the order of tied items in the lists: give the same one to all methods
     compared.
 

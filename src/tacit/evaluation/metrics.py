@@ -219,9 +219,9 @@ METRICS: dict[str, Callable[[Positions, int], Values]] = {
 def accuracy_metrics(found: Positions, ks: tuple[int, ...], *, apart: bool = False) -> dict[str, Values]:
     """Return every accuracy metric at every k.
 
-    With `apart` (the sampled protocol) each held-out item is the only relevant one of a list of its own: a metric is
-    computed for each of them and averaged over the user's items. With one held-out item per user this is the
-    usual leave-one-out HR@k and NDCG@k.
+    With `apart` (the sampled protocol) each held-out item is the only relevant one of a list of its own. A metric is
+    computed for each of them and averaged over the user's items. With one held-out item per user this is the usual
+    leave-one-out HR@k and NDCG@k.
 
     >>> found = Positions.at([0, 2], [1, 3])
     >>> accuracy_metrics(found, (2,), apart=True)["HR@2"].tolist(), accuracy_metrics(found, (2,))["HR@2"].tolist()

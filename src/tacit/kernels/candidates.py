@@ -46,7 +46,7 @@ def _draw(state, excluded, stamp, unseen, n, drawn):
 def draw_candidates(word, ids, rows, seen_ptr, seen, truth_ptr, truth, n_items, n):
     """Return (ptr, items, is_short): the unseen items each held-out item of a block is ranked against.
 
-    Held-out items of the users at `rows` are taken one after the other; the draw of each depends on the word, the
+    Held-out items of the users at `rows` are taken one after the other. The draw of each depends on the word, the
     user's id and the position among the user's held-out items only. An item outside the catalogue (-1) gets none.
     `is_short` [B] marks users who have fewer than n unseen items: they get all of them.
     """

@@ -7,7 +7,7 @@ value for an item outside the history, and a correction for items of the history
     every item     - s_j x
     a positive     (1 + alpha (1 - s_j)) x
 
-`items` are transposed, [F, n_items], so that all loops run along the catalogue; the order of every sum is fixed, so a
+`items` are transposed, [F, n_items], so that all loops run along the catalogue. The order of every sum is fixed, so a
 client alone gives the same bits as in a cohort.
 """
 

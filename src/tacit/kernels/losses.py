@@ -31,9 +31,9 @@ def residuals(loss, samples, z):
     """Put the gradients of a batch in the place of its scores, and zero behind its last sample; return their sum.
 
     Pairwise losses are shift-invariant, so their gradients sum to exactly zero. What rounding leaves of that sum is
-    dropped, because Adam would make whole steps of it. Inside a tower such steps remain: the bias of a unit that is on
-    for every sample of a device, and the client's half of the first layer behind it, have a gradient of zero but for
-    rounding.
+    dropped, because Adam would make whole steps of it. Inside a tower such steps remain. There the bias of a unit that
+    is on for every sample of a device, and the client's half of the first layer behind it, have gradients that are zero
+    but for rounding.
     """
     n, total = samples.size, np.float32(0)
     if loss == BPR:

@@ -23,7 +23,7 @@ def free_memory() -> float:
 def refuse_too_large_shards(tables: float, shard: float, n_workers: int, n_shards: int = 0) -> None:
     """Refuse shards that would not fit into the memory of this machine: so many bytes of tables, and of a shard.
 
-    `n_shards`: into how many the clients are cut, where a worker holds one at a time; 0: it holds all of its own, and
+    `n_shards`: into how many the clients are cut, where a worker holds one at a time. 0: it holds all of its own, and
     more of them would not be smaller together.
     """
     needed, free = n_workers * (WORKER_BYTES + tables + shard), SHARE * free_memory()

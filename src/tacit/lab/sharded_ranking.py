@@ -1,7 +1,7 @@
 """Ranking over an engine: users are cut into shards, and workers rank them. No bit of a metric depends on the cut.
 
-A worker gets the users of its shard (histories, held-out items, private parts) and the shared arrays, each as a file,
-and answers with lists and the metrics of each user. Shards begin at whole blocks of users, so that every user is scored
+A worker gets the users of its shard (histories, held-out items, private parts) and the shared arrays, each as a file.
+It answers with lists and the metrics of each user. Shards begin at whole blocks of users, so that every user is scored
 among the same others as in one process.
 """
 

@@ -5,10 +5,10 @@ drives it can draw curves, stop early and keep the best; a one-shot method yield
 may change at the next step: copy what you keep.
 
 A federated method has a `spec`, `init`, `plan`, `learn`, `apply` and `score`. The spec says what its arrays are to a
-runtime. `plan` says which rows a client's update will have and which of them are sensitive; `learn` computes them into
-a sink; both see a cohort (a device is a cohort of one). `apply` is what the server does with the sum.
+runtime. `plan` says which rows a client's update will have and which of them are sensitive. `learn` computes them into
+a sink. Both see a cohort (a device is a cohort of one). `apply` is what the server does with the sum.
 
-A gossip method has `init`, `learn`, `mix`, `choose` and `score`: every peer holds a whole model, learns on its own,
+A gossip method has `init`, `learn`, `mix`, `choose` and `score`. Every peer holds a whole model, learns on its own,
 mixes in what a peer sent and chooses whom to send to. There is no server.
 """
 

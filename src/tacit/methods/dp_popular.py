@@ -1,6 +1,6 @@
 """dp-popular: the same list for all clients, from one sum to which each of them adds a vector of length 1.
 
-A client adds x / |x| over its different items, so that those with long histories add no more than others, and the noise
+A client adds x / |x| over its different items, so that those with long histories add no more than others. So the noise
 of a guarantee need not grow with the longest history. It is what is left of dp-svd where noise hides everything else.
 """
 

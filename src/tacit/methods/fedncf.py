@@ -1,8 +1,8 @@
 """FedNCF: GMF, MLP and NeuMF learnt on devices (Perifanis and Efraimidis, 2022).
 
-Each device starts from the shared item table and layers, learns on its own samples for some local epochs, and sends by
-how much the rows it touched and the layers have moved. Its client's vector stays. The server averages the moves; in a
-*global round* (a pass) every client is asked once, in random cohorts.
+Each device starts from the shared item table and layers, and learns on its own samples for some local epochs. It sends
+by how much the rows it touched and the layers have moved. Its client's vector stays. The server averages the moves; in
+a *global round* (a pass) every client is asked once, in random cohorts.
 
 What the paper leaves open: negatives are drawn anew in every local epoch; Adam is made anew in every round, for the
 client's vector too; first latent vectors are normal(0, 0.01). A long history weighs by its positives.

@@ -2,7 +2,7 @@
 
 From `tacit reproduce secure-attacks` on ML-100K: the share of a user's items among the |K| that an attacker holds to be
 most probable, |K| being how many the user has. A participant is part of its own sum, so that a sum without noise always
-names more than an attacker who has nothing of that user: what taking part reveals is the difference. It shrinks with
+names more than an attacker who has nothing of that user. What taking part reveals is the difference. It shrinks with
 the number of participants. Figures are of histories that are sent whole; sums reveal less of histories that are sent in
 part.
 """

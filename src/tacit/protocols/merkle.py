@@ -5,7 +5,7 @@
     empty   SHA-256 of nothing
 
 A proof of growth is the RFC's consistency proof. A proof of members is one for several entries at once: the hashes of
-all subtrees that hold none of them, from left to right; every subtree that holds one is taken apart.
+all subtrees that hold none of them, from left to right. Every subtree that holds one is taken apart.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 A peer keeps a view of others and some slots. In each period it pushes its own record to some of its view and pulls the
 views of others. The next view is drawn from what was pushed, what was pulled, and the slots. Each slot keeps, of all
-ids that it was ever shown, the one with the smallest keyed hash: a uniform choice among all ids, however often some of
-them are repeated. A sender counts once in a period, and when too many push at once none of them enters the view.
+ids that it was ever shown, the one with the smallest keyed hash. That is a uniform choice among all ids, however often
+some of them are repeated. A sender counts once in a period, and when too many push at once none of them enters the
+view.
 """
 
 from __future__ import annotations

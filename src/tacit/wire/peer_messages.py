@@ -8,13 +8,13 @@
     inside    kind (u8) · key of the acknowledgement (32) · content · 0x80 · zeros
     acknowledgement   whether it was read (u8) · receiver's time (u64) · HMAC-SHA256 under the key of the message (32)
 
-The ticket's signature says who the sender is; only sender and receiver know the session key, so the tag says that this
-message is the sender's, with this network, receiver, sequence and expiry. `once` is random: no key is ever used for two
-messages, even if a sequence number came again. A reply has in `about` the hash of what stands before the body of the
-message that it answers; other messages have zeros. Only who can open a message has the key of its acknowledgement. The
-sender draws that key from its own secret and what stands before the body, and keeps nothing. Size, network, receiver,
-expiry and sequence are checked before any signature, the signature before the body is opened, the body before it is
-decoded.
+The ticket's signature shows who the sender is. Only sender and receiver know the session key, so the tag shows that
+this message is the sender's, with this network, receiver, sequence and expiry. `once` is random: no key is ever used
+for two messages, even if a sequence number came again. A reply has in `about` the hash of what stands before the body
+of the message that it answers; other messages have zeros. Only who can open a message has the key of its
+acknowledgement. The sender draws that key from its own secret and what stands before the body, and keeps nothing. Size,
+network, receiver, expiry and sequence are checked before any signature, the signature before the body is opened, the
+body before it is decoded.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Flower ends a run whose application sent no heartbeat for a minute; by the wall clock it forgets messages and takes
 devices for absent. A coordinator that pauses between rounds, a suspended machine and a clock that is set would end a
-federation that way. Here the application is this program, so that its run ends with it; messages stay until they are
-taken back; and whether a device is there is measured by a monotonic clock.
+federation that way. Here the application is this program, so that its run ends with it. Messages stay until they are
+taken back. A monotonic clock decides whether a device is there.
 """
 
 from __future__ import annotations

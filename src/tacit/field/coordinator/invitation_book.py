@@ -1,7 +1,7 @@
 """The invitations in a coordinator's journal: hashes of words that enrol one device each, once, and not for ever.
 
 A label is for the operator alone. It stays with the device that enrols by the invitation, so that it can be found again
-when it is to be revoked; no log, page, metric or message has it.
+when it is to be revoked. No log, page, metric or message has it.
 """
 
 from __future__ import annotations

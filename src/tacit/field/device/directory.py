@@ -1,7 +1,7 @@
 """What a device knows of the directory of its federation: the witness's key, and the last checkpoint that it saw.
 
-Both are in the device's sealed file: the key comes with the invitation, or from the user; the checkpoint is kept in the
-transaction in which the device joins a sum.
+Both are in the device's sealed file. The key comes with the invitation, or from the user. The checkpoint is stored in
+the transaction in which the device joins a sum.
 """
 
 from __future__ import annotations

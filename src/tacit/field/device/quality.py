@@ -1,9 +1,9 @@
 """The quality of recommendations, measured on the device: would the newest item have been in the list?
 
 An item is tested first and learnt from afterwards. The arriving model and the private part have not learnt from items
-added since the last round, so no item is held back from learning, and no learnt item is tested. The
-answer is one yes or no. It leaves only inside the two stages of a secure sum, where users are counted before anything
-is added, and only about an item that may leave at all.
+added since the last round. So no item is held back from learning, and no learnt item is tested. The answer is one yes
+or no. It leaves only inside the two stages of a secure sum, where users are counted before anything is added, and only
+about an item that may leave at all.
 """
 
 from __future__ import annotations

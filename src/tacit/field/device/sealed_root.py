@@ -1,7 +1,7 @@
 """The sealed root of a device's file: which rows there are, in which version, and how often the file was written.
 
-Every row is sealed by itself, which shows that it was changed, but not that an old one was put back, that one was taken
-away, or that its name was. The root says that. For each place it has the mark of what lies there; for each table the
+Every row is sealed by itself, which shows that it was changed. It does not show that an old row was put back, or that a
+row or its name was removed. The root says that. For each place it has the mark of what lies there; for each table the
 number of rows, the highest row ever and the sum of all marks. A mark is a keyed hash of a row's nonce and tag, which no
 two sealings share, so that a sum of marks cannot be reached with other rows. The root is sealed too and written anew in
 every transaction, with a counter. An attacker who puts the whole file back to an earlier state puts the root back with

@@ -1,8 +1,8 @@
 """The store: one SQLite file whose every row is sealed, under one sealed root. It survives kill -9 at any point.
 
-What is not encrypted: that this is a device's file, its version, how its key is wrapped, the number of rows and
-roughly their size, and the names of a few fixed places. All of it is under the root: a row that was changed, moved,
-taken away or put back, and a name or fact that was changed, is noticed when it is read.
+What is not encrypted: that this is a device's file, its version, how its key is wrapped, the number of rows and roughly
+their size, and the names of a few fixed places. All of it is under the root. A row that was changed, moved, removed or
+put back, and a name or fact that was changed, is noticed when it is read.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Methods by sums score a client's vector times the row r_i of an item. After each
 
 where v_i is the item's public vector at length 1, and n_i how many clients have it, as the sum has counted them. The
 constant term is not regularised. Beside the numbers of v_i there may be random features of it, cosines of random
-directions, whose products approach a Gaussian kernel (Rahimi and Recht, 2007): then the map is not linear in v_i. A
+directions, whose products approach a Gaussian kernel (Rahimi and Recht, 2007). Then the map is not linear in v_i. A
 method may give other rows to learn from than those it scores with. An item that is not known has the row M' v_i.
 
 All of it follows from the released sum and the public catalogue: devices send nothing more, and under differential

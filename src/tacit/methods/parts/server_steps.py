@@ -9,7 +9,7 @@ The average move takes the place of a gradient (Reddi et al., Adaptive Federated
 
 Without momentum `sgd` is plain averaging. A row without an update stays, and so do its moments: its average is not a
 move of zero but no move. What a server remembers is stored beside the tables in the shared model, under names of its
-own, so that a coordinator continues with it after a restart; devices never receive it.
+own, so that a coordinator continues with it after a restart. Devices never receive it.
 """
 
 from __future__ import annotations

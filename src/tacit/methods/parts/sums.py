@@ -1,8 +1,8 @@
 """What methods by sums have in common: histories without repeats, sums of outer products, an earlier run to start from.
 
-The sum over clients of x_u (x_u' T), for any table T [n_items, D], needs of each client one row per item it has:
-w_i s_u (T' x_u), where x_u holds the weights w_i of its items and s_u makes it fit the ring. Every row is made of the
-whole history, so rows are computed from the disclosed items alone: what is kept back has no part in them.
+The sum over clients of x_u (x_u' T), for any table T [n_items, D], needs of each client one row per item it has: w_i
+s_u (T' x_u). Here x_u holds the weights w_i of its items, and s_u makes it fit the ring. Every row is made of the whole
+history, so rows are computed from the disclosed items alone: what is kept back has no part in them.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
     confirm(survivors)         "I saw these survivors"             phase 2b
     unmask(confirmed)          of each neighbour one share         phase 3
 
-Every answer is in the journal before it is returned. After a restart the same journal gives the same device: it may
-repeat its last answer (`last_answer`) or continue, and can neither give away a second share nor mask a second vector.
-An error changes nothing. There is no clock in here: the carrier of the messages decides when to `leave`.
+Every answer is in the journal before it is returned. After a restart the same journal gives the same device. It may
+repeat its last answer (`last_answer`) or continue, and can neither reveal a second share nor mask a second vector. An
+error changes nothing. There is no clock in here: the carrier of the messages decides when to `leave`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ At enrolment a device commits to the end of a hash chain. In each round it shows
 published, last: its ticket. No other party knew it, and the device could not choose it. Together with the round's
 beacon the ticket decides whether the device takes part. Before a round, every device that is present puts the hash of
 its ticket on a board. A round earlier, the server put the hash of a secret there. The beacon is made of that secret and
-of all the nonces on the board: the server had to commit before it saw them, and a ticket has only one nonce.
+of all the nonces on the board. The server had to commit before it saw them, and a ticket has only one nonce.
 
 This holds if directory and board do not come from the server. Even then a server can cancel a round once it knows the
 beacon, which costs it the round. It can also claim that a drawn device has dropped out, for up to half of those

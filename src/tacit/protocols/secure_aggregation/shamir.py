@@ -1,9 +1,9 @@
 """Secret sharing. Additive sharing needs every piece to rebuild a secret, Shamir's any `threshold` of them.
 
 Shares of Shamir's kind are points of a polynomial over the whole numbers modulo a prime just above 2^256, whose value
-at 0 is the secret: a 32-byte key fits, and a share takes 33 bytes. The coefficients come from the system's entropy, or
-from a key that does: the same key, secret and place then give the same share.
-Python's whole numbers are not constant in time: secrets here live for one round, on the device that made them.
+at 0 is the secret. A 32-byte key fits, and a share takes 33 bytes. The coefficients come from the system's entropy, or
+from a key that does: the same key, secret and place then give the same share. Python's whole numbers are not constant
+in time: secrets here live for one round, on the device that made them.
 """
 
 from __future__ import annotations
