@@ -299,7 +299,11 @@ class Coordinator:
             self._timing.sleep(WAIT)
 
     def _decide(self, number: int, members: Sequence[EnrolledDevice]) -> RoundPolicy:
-        """Decide on a round. Devices that have just refused a sum with noise, because of a level or a limit of their users, are not asked again at once. Every device that is asked counts for the noise that the others must add."""
+        """Decide on a round.
+
+        Devices that have just refused a sum with noise, because of a level or a limit of their users, are not asked
+        again at once. Every device that is asked counts for the noise that the others must add.
+        """
         share = self._model.share
         members = [
             one for one in members if number - self._unjoined.get(one.number, -SILENT_ROUNDS - 1) > SILENT_ROUNDS
