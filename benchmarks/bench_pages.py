@@ -45,9 +45,7 @@ def visit(address: PageAddress, path: str) -> float:
     """Return the processor's seconds of this process, page and visitor, for one visit."""
     connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=60)
     started = time.process_time()
-    connection.request(
-        "GET", path, headers={"Host": address.hosts[0], "Cookie": f"{address.cookie_name}={address.cookie}"}
-    )
+    connection.request("GET", address.base + path, headers={"Host": address.hosts[0]})
     answer = connection.getresponse()
     answer.read()
     spent = time.process_time() - started
