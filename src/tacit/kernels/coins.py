@@ -15,7 +15,7 @@ def toss(word, ids, ptr, rows, sensitive, pi, secret, per_item, keep):
 
     `rows` [R] are what each is about. The coin of a row is draw number t of the client's stream for its t-th sensitive
     row, or, `per_item`, the first draw of the item's own lane, so that all rows of an item share it in a round. Rows
-    that are `secret` [R] never stay.
+    that are sensitive and `secret` [R] never stay.
     """
     for c in range(U64(len(ids))):
         stream = lane(word, ids[c])

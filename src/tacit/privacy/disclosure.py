@@ -1,8 +1,8 @@
 """Disclosure: users decide how much of what they did may be seen in their updates.
 
-Rows about something a user did (positives) leave with probability pi; all other rows always leave. Some items or
-categories never leave, whatever pi is. This is control, not a guarantee: a reader can still guess, and no epsilon is
-printed for it.
+Rows about something a user did (positives) leave with probability pi; all other rows always leave. Rows about items of
+the history that the user excludes, by item or category, never leave. This is control, not a guarantee: a reader can
+still guess, and no epsilon is printed for it.
 """
 
 from __future__ import annotations
