@@ -84,7 +84,8 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml requirements/build.in --universa
 	--no-header --no-annotate --quiet --upgrade
 
 # One marker file per set of packages: made when all of them are installed, remade when the lock changes.
-# What builds Tacit itself is in the locks too: nothing is fetched that has no hash.
+# What builds Tacit itself is in the locks too: nothing is fetched that has no hash. A lock is complete, so nothing is
+# resolved: pip would refuse a lock as soon as a package that another one asks for with an extra has a newer version.
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Tacit needs Python 3.11 or newer; $(PYTHON) is older. Run: make PYTHON=python3.12 ..."; exit 1; }
@@ -92,6 +93,6 @@ $(VENV)/bin/python:
 
 $(VENV)/core $(VENV)/field $(VENV)/peer $(VENV)/dev $(VENV)/docs $(VENV)/bench: $(VENV)/%: requirements/%.lock pyproject.toml | $(VENV)/bin/python
 	@echo "Installing the packages of $< into $(VENV): a minute or two, once."
-	@$(PIP) install --require-hashes -r $<
+	@$(PIP) install --no-deps --require-hashes -r $<
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -57,7 +57,7 @@ def install(wheel: Path, into: Path) -> Path:
     venv.create(into, with_pip=True)
     commands = into / ("Scripts" if os.name == "nt" else "bin")
     pip = (commands / "python", "-m", "pip", "--disable-pip-version-check", "--quiet")
-    call(*pip, "install", "--require-hashes", "-r", ROOT / "requirements" / "core.lock", folder=into)
+    call(*pip, "install", "--no-deps", "--require-hashes", "-r", ROOT / "requirements" / "core.lock", folder=into)
     call(*pip, "install", "--no-deps", wheel, folder=into)
     call(*pip, "check", folder=into)
     return commands

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def test_every_package_of_a_lock_has_a_hash_and_what_builds_tacit_is_in_it(lock:
 def test_the_locks_are_those_that_make_writes_and_installs_with_hashes() -> None:
     recipes = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert {f"requirements/{lock.name}" for lock in LOCKS} == set(re.findall(r"-o (requirements/\w+\.lock)", recipes))
-    assert "install --require-hashes -r" in recipes
+    assert "install --no-deps --require-hashes -r" in recipes
     installs = [line for line in recipes.splitlines() if "--editable ." in line]
     assert installs
     assert all("--no-build-isolation" in line and "--no-deps" in line for line in installs)
@@ -50,3 +51,16 @@ def test_every_lock_has_the_versions_that_are_tested(lock: Path) -> None:
 
 def test_the_lock_of_the_field_has_what_devices_and_coordinators_need() -> None:
     assert {"flwr", "starlette", "keyring"} <= locked(ROOT / "requirements" / "field.lock").keys()
+
+
+def test_a_lock_is_installed_as_it_is_everywhere() -> None:
+    # pip resolves anew without --no-deps, and refuses a lock once a newer version of package[extra] is out.
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    if not listed:
+        pytest.skip("this folder has no history of git")
+    texts = {
+        name: (ROOT / name).read_text(encoding="utf-8", errors="replace") for name in listed if "test_locks" not in name
+    }
+    lines = [(name, line) for name, text in texts.items() for line in text.splitlines() if "--require-hashes" in line]
+    assert lines
+    assert [(name, line) for name, line in lines if not re.search(r"--no-deps\W+--require-hashes", line)] == []
