@@ -55,7 +55,9 @@ def test_the_lock_of_the_field_has_what_devices_and_coordinators_need() -> None:
 
 def test_a_lock_is_installed_as_it_is_everywhere() -> None:
     # pip resolves anew without --no-deps, and refuses a lock once a newer version of package[extra] is out.
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    ).stdout.split()
     if not listed:
         pytest.skip("this folder has no history of git")
     texts = {
