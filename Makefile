@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests wait half of their time, for processes, pages and clocks: twice as many workers as cores (measured on two).
+WORKERS ?= 4
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Tests start hundreds of processes, and each would compile all modules anew.
@@ -27,10 +29,10 @@ peer-demo: $(VENV)/dev  ## eight peers and two routers as processes on this mach
 	$(BIN)/python tools/peer_demo.py
 
 test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not reproduce and not fuzz"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not reproduce and not fuzz"
 
 quick: $(VENV)/dev  ## every test that takes less than a second; it lists those that take more (the first time, kernels compile)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not reproduce and not fuzz and not slow and not data" --durations=0 --durations-min=1
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not reproduce and not fuzz and not slow and not data" --durations=0 --durations-min=1
 
 check: lint test  ## format, lint, strict types, import floors, parameters, tests
 
@@ -63,7 +65,7 @@ reproduce: $(VENV)/dev  ## slow reproductions of published tables
 	$(BIN)/python -m pytest -m reproduce
 
 coverage: $(VENV)/dev  ## every test with the share of lines that they run; pages in build/coverage
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not reproduce and not fuzz" --cov --cov-report=html:build/coverage --cov-report=term
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not reproduce and not fuzz" --cov --cov-report=html:build/coverage --cov-report=term
 
 fuzz: $(VENV)/dev  ## the secure sum under many thousands of rounds, drops and mutated messages (more than an hour)
 	$(BIN)/python -m pytest -n 2 -m fuzz

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numba
 
-from tacit.kernels import linking
+from tacit.kernels import compile_once, linking
 
 FAST = {"reassoc", "contract", "nsz"}  # sums in any order, the same one every time; NaN stays NaN
 
@@ -30,5 +30,6 @@ def _cache_folder() -> Path:
 
 
 linking.install()
+compile_once.install()
 if "NUMBA_CACHE_DIR" not in os.environ:
     numba.config.CACHE_DIR = str(_cache_folder())  # type: ignore[attr-defined]
