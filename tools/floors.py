@@ -23,6 +23,7 @@ FLOORS = [
         "random",
         "updates",
         "numerics",
+        "locks",
     },
     {"kernels"},
     {"data", "models", "privacy", "evaluation", "storage"},

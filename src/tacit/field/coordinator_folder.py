@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from tacit.errors import FieldError, StorageError
 from tacit.field.coordinator import CoordinatorJournal
-from tacit.storage.locks import lock_file
+from tacit.locks import lock_file
 
 JOURNAL, TLS = "journal.db", "tls"
 SECONDS_PER_ROUND = 10.0  # rounds are seldom faster: so many numbers are left out after a restore

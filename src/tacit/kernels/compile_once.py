@@ -10,7 +10,6 @@ that wait for each other's kernels cannot wait in a circle.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,18 +19,18 @@ from typing import Any
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
+from tacit.locks import lock_file
+
 LONGEST = 120.0  # seconds; a process that was stopped while it compiled holds up the others for no longer
 _held = set[Path]()
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock of a path; a process that has it already does not wait for itself."""
-    if path in _held or sys.platform == "win32":  # without flock every process compiles for itself
+    if path in _held:
         yield
         return
-    import fcntl
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -39,19 +38,22 @@ def _locked(path: Path) -> Iterator[None]:
         yield
         return
     try:
-        end = time.monotonic() + LONGEST
-        while time.monotonic() < end:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                time.sleep(0.02)
+        _wait_for_lock(file)
         _held.add(path)
         yield
     finally:
         _held.discard(path)
-        fcntl.flock(file, fcntl.LOCK_UN)  # also of a process that was forked meanwhile and has the file open too
-        os.close(file)
+        os.close(file)  # this ends the lock
+
+
+def _wait_for_lock(file: int) -> None:
+    end = time.monotonic() + LONGEST
+    while time.monotonic() < end:
+        try:
+            lock_file(file)
+            break
+        except OSError:
+            time.sleep(0.02)
 
 
 def install() -> None:
@@ -62,7 +64,7 @@ def install() -> None:
         entry = getattr(getattr(self._cache, "_cache_file", None), "_index_path", None)
         if entry is None:  # a function without a cache
             return compile_alone(self, sig)
-        with global_compiler_lock, _locked(Path(f"{entry}.lock")):
+        with global_compiler_lock, _hold_lock(Path(f"{entry}.lock")):
             return compile_alone(self, sig)
 
     Dispatcher.compile = compile_once  # type: ignore[method-assign]
