@@ -31,8 +31,8 @@ peer-demo: $(VENV)/dev  ## eight peers and two routers as processes on this mach
 test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not reproduce and not fuzz"
 
-quick: $(VENV)/dev  ## every test that takes less than a second; it lists those that take more (the first time, kernels compile)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not reproduce and not fuzz and not slow and not data" --durations=0 --durations-min=1
+quick: $(VENV)/dev  ## what is not marked slow: under a minute, once kernels are compiled
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not reproduce and not fuzz and not slow and not data" --durations=20 --durations-min=0.5
 
 check: lint test  ## format, lint, strict types, import floors, parameters, tests
 

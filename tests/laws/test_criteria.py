@@ -31,6 +31,7 @@ World = tuple[Clients, Catalog]
 KEY = Key(7).child("learn")
 
 
+@pytest.mark.slow
 @given(COLUMNS, st.data())
 def test_5_6_a_higher_criterion_never_lowers_the_score(x: np.ndarray, data: Any) -> None:
     i = data.draw(st.integers(0, len(x) - 1))

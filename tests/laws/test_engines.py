@@ -128,6 +128,7 @@ def test_shards_in_threads_give_the_bits_of_one(name: str, shards: int, world: W
     assert_same(one, learn(name, world, EngineConfig(shards=shards, threads=2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEDERATED)
 def test_shards_in_processes_give_the_bits_of_one(name: str, world: World, processes: Workers) -> None:
     one = learn(name, world, EngineConfig())
@@ -139,6 +140,7 @@ HOWS = ["dp", "dropouts", "groups", "criteria", "exact", "adversaries"]
 CASES = [(name, how) for name in ("fpl", "fed-gmf", "fed-svd") for how in HOWS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "how"), [*CASES, ("fed-gmf", "protocol")])
 @pytest.mark.parametrize("kind", ["local", "processes"])
 def test_engines_give_the_same_bits_whatever_happens_in_rounds(
@@ -187,6 +189,7 @@ def test_a_shard_whose_workers_always_die_is_refused(world: World, tmp_path: Pat
     assert not list(folder.iterdir()), "arrays on their way are removed"
 
 
+@pytest.mark.slow
 def test_no_cluster_at_an_address_is_refused_and_nothing_stays(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +228,7 @@ def test_a_worker_with_another_version_is_refused(name: str) -> None:
         refuse_other_bits(replace(own, bits=other), "tcp://there")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FEDERATED if not build(name).spec.client_tables])
 def test_a_round_of_few_clients_makes_nothing_of_the_size_of_all(name: str, world: World) -> None:
     """Rounds of twenty among a million clients are many: each may cost what twenty clients and the tables cost."""

@@ -57,6 +57,7 @@ def final(models: Iterator[Model]) -> Model:
 # --- a device is a cohort of one ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEDERATED)
 def test_every_method_keeps_the_contract(name: str, tastes: World) -> None:
     """A client alone, in a cohort and in any order; messages and sums; declarations; with and without stages."""
@@ -172,6 +173,7 @@ def assert_reference_equals(path: UpdatePath, world: World) -> None:
     assert_same(vars(counted[0]), vars(counted[1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 @pytest.mark.parametrize(("pi", "coin"), STAGES)
 @pytest.mark.parametrize(("step", "bits"), [("sequential", 64), ("batch", 64), ("sequential", 32), ("batch", 32)])

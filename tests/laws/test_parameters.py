@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import parameters
 
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 def test_no_function_outside_the_kernels_takes_too_many_parameters() -> None:
     assert parameters.problems(ROOT / "src" / "tacit") == []
 

@@ -54,6 +54,7 @@ def test_the_check_sees_what_is_bare_and_what_is_guarded() -> None:
     assert list(bare(ast.parse(tried))) == []
 
 
+@pytest.mark.slow
 def test_nothing_that_only_some_systems_have_is_taken_for_granted() -> None:
     found = {
         path.relative_to(SOURCE).as_posix(): names
@@ -72,6 +73,7 @@ def test_without_proc_memory_has_no_bound_and_the_processor_a_name(monkeypatch: 
     assert isinstance(folder._processor(), str)
 
 
+@pytest.mark.slow
 def test_without_the_module_resource_a_comparison_is_reported_all_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def assert_same(one: Evaluation, other: Evaluation) -> None:
 CONFIGS = [EvaluationConfig(k=(3, 5)), EvaluationConfig(k=3, protocol="sampled-7"), EvaluationConfig(k=3, users=700)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(methods()))
 def test_every_method_is_ranked_in_processes_as_in_one(name: str, tastes: World, processes: Workers) -> None:
     recommender = crowd(name, tastes)

@@ -115,6 +115,7 @@ def seen(devices: list[Device], federation: Federation, opening: bytes, asked: l
         return [[*HostileCoordinator(federation, device).hold(0, opening, asked)] for device in devices]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", MASKABLE)
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(

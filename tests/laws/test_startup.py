@@ -72,6 +72,7 @@ def test_a_command_that_computes_nothing_imports_nothing_large(command: tuple[st
     assert not HEAVY & modules
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", WITHOUT)
 def test_what_few_need_is_imported_where_it_is_used(large: str) -> None:
     names = ", ".join(WITHOUT[large])
@@ -79,6 +80,7 @@ def test_what_few_need_is_imported_where_it_is_used(large: str) -> None:
     assert large not in modules
 
 
+@pytest.mark.slow
 def test_the_check_itself_sees_what_is_imported() -> None:
     number, modules = imported(ASKED, "methods", "ease")
     assert number == 0

@@ -208,6 +208,7 @@ def test_a_device_that_the_coordinator_no_longer_knows_says_so(tmp_path: Path) -
 # --- models that are in force again -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_federation_is_rolled_back_and_devices_know_it(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     models = [field.run(on(field), rounds=rounds, secure=None).shared["items"].copy() for rounds in (1, 2, 3)]

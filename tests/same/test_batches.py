@@ -218,6 +218,7 @@ def rules_of(policy: DevicePolicy = SMALL, **rules: Any) -> RoundRules:
     )
 
 
+@pytest.mark.slow
 def test_a_device_lost_before_its_first_vector_is_in_no_batch_and_the_others_go_on_without_it(tmp_path: Path) -> None:
     field = field_of(tmp_path, 5)
     carrier = Meddling(field, {(number, ServerPhase.SHARES): {2} for number in range(9)})
@@ -232,6 +233,7 @@ def test_a_device_lost_before_its_first_vector_is_in_no_batch_and_the_others_go_
     assert found == {number: None if number == 2 else SumExposure(4, 1.0) for number in found}, "fewer than measured"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", [ServerPhase.ADVERTS, ServerPhase.VECTORS], ids=lambda phase: phase.name.lower())
 def test_a_batch_that_loses_a_device_is_repeated_with_it_and_no_sum_lacks_it(
     tmp_path: Path, phase: ServerPhase
@@ -264,6 +266,7 @@ def test_the_coordinator_knows_who_stays_by_every_sum_of_a_batch_not_by_its_firs
     assert {(device.batch, device.cohorts) for device in field.journal.members.devices()} == {(1, 1)}
 
 
+@pytest.mark.slow
 def test_the_operator_sees_which_device_a_batch_waits_for(tmp_path: Path) -> None:
     field = field_of(tmp_path, 5)
     assert Coordinator(field.journal, rules_of(), Meddling(field)).round().state == "finished"
@@ -278,6 +281,7 @@ def test_the_operator_sees_which_device_a_batch_waits_for(tmp_path: Path) -> Non
     assert not any(device.missing for device in field.journal.members.devices())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "phase", [ServerPhase.CONFIRMATIONS, ServerPhase.UNMASKINGS], ids=lambda phase: phase.name.lower()
 )

@@ -58,6 +58,7 @@ def add_item(field: Field, like: int) -> None:
     field.journal = CoordinatorJournal.open(field.folder / "journal.db")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_new_item_is_recommended_before_any_history_has_it(method: str, cold_methods: None, tmp_path: Path) -> None:
     field = Field(tmp_path, method)

@@ -29,6 +29,7 @@ def kind_of(field: Field) -> str:
     return field.catalog.categories.of(int(field.clients.of(1)[0]))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [*HISTORY_METHODS, "fpl"])
 def test_suggestions_begin_with_interests_and_end_with_a_history(method: str, tmp_path: Path) -> None:
     field = Field(tmp_path, method)
@@ -52,6 +53,7 @@ def test_suggestions_begin_with_interests_and_end_with_a_history(method: str, tm
         device.recommend(5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", HISTORY_METHODS)
 def test_interests_never_leave_and_nothing_is_learnt_from_them(method: str, tmp_path: Path) -> None:
     left = []

@@ -76,6 +76,7 @@ def test_devices_go_on_with_another_method_once_their_users_agree(method: str, t
     assert field.devices[5].recommend(20) == lists[5]
 
 
+@pytest.mark.slow
 def test_masked_rounds_go_on_with_another_method_and_devices_remember_their_sums(tmp_path: Path) -> None:
     """Cool-downs and cohorts are of the federation, not of one method: a change must not make devices forget them."""
     field = masked(tmp_path)

@@ -31,6 +31,7 @@ def test_a_frame_is_learnt_from_saved_and_served(kind: str, tmp_path: Path) -> N
     assert loaded.recommend_for(["i1", "i2"], k=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fed-gmf", "fed-als", "fed-svd", "fed-ease", "fed-slist"])
 def test_what_is_saved_is_what_devices_receive_and_serves_as_before(name: str, tmp_path: Path) -> None:
     """Not what a server remembers: it is of no use to whoever serves, and tells of the last rounds."""

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,7 @@ def test_the_contract_of_methods_runs_as_printed_and_its_stage_is_one() -> None:
     assert 0.4 < rows[0] / rows[1] < 0.6
 
 
+@pytest.mark.slow
 def test_the_quickstarts_method_runs_as_printed() -> None:
     block = next(code for code in code_of("docs/quickstart.md") if "@register" in code)
     run = "import tacit\nprint(round(tacit.run(tacit.Experiment(method='together')).metrics['NDCG@10'], 4))"
@@ -136,9 +138,14 @@ def test_commands_options_and_studies_that_are_printed_exist(page: Path) -> None
     assert missing == set()
 
 
+@cache
+def the_command() -> click.Command:
+    return typer.main.get_command(app)
+
+
 def unknown_words(words: list[str]) -> list[str]:
     """Return the command, the options and the study in a line that there are not."""
-    command, at, found = typer.main.get_command(app), 0, []
+    command, at, found = the_command(), 0, []
     while at < len(words):
         word = words[at]
         if word.startswith("-"):

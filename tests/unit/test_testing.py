@@ -48,6 +48,7 @@ def test_a_seed_gives_one_cohort() -> None:
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 def test_it_needs_no_package_that_only_tests_need() -> None:
     code = "import sys, tacit.testing; sys.exit(bool({'pytest', 'hypothesis'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], timeout=LONG).returncode == 0

@@ -171,6 +171,7 @@ assert tacit.methods().keys() == methods().keys() == first.keys()
 """
 
 
+@pytest.mark.slow
 def test_methods_are_listed_also_once_one_was_imported() -> None:
     assert subprocess.run([sys.executable, "-c", LISTED], check=False, timeout=60).returncode == 0
 

@@ -202,6 +202,7 @@ def test_leave_last_out_takes_no_share_for_validation():
 rows_of_people = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12), st.integers(0, 6)), min_size=1, max_size=80)
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(
     rows=rows_of_people,

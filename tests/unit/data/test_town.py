@@ -6,6 +6,7 @@ import importlib
 import tracemalloc
 
 import numpy as np
+import pytest
 
 from tacit.data import SplitConfig, load, split, town
 from tacit.random import Key
@@ -87,6 +88,7 @@ def test_tastes_can_be_learnt_but_not_too_well():
     assert 1.4 * popular < ease < 0.4
 
 
+@pytest.mark.slow
 def test_a_larger_town_needs_memory_for_its_log_not_for_people_times_places():
     tracemalloc.start()
     data = town(20_000, 10_000, 5)

@@ -31,6 +31,7 @@ def rivals_of(scores: np.ndarray, item: int, rivals: list[int]) -> tuple[int, in
     return int((others > scores[item]).sum()), int((others == scores[item]).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_full_ranking_counts_better_and_tied_candidates(seed: int, key: Key) -> None:
     world = make_world(seed)

@@ -204,6 +204,7 @@ def small(name: str, split: Mapping[str, Any], evaluation: Mapping[str, Any] | N
     return Experiment.from_options(given | {"evaluation": dict(evaluation or {})}, "test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bpr-mf", "mf", "gmf"])
 @pytest.mark.parametrize("protocol", ["full", "sampled-20"])
 def test_legacy_negatives_are_always_seen(name: str, protocol: str) -> None:
@@ -222,6 +223,7 @@ def test_a_method_that_draws_no_negatives_is_clean_under_the_legacy_switch(name:
     assert check_leak(experiment.method.build(), experiment, prepare_data(experiment).parts, early=True).ok  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["random", "mf"])
 def test_a_sparse_log_with_the_whole_catalogue_is_no_leak(name: str, seed: int) -> None:

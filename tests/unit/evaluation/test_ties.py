@@ -58,6 +58,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[float], list[int], list[int]]:
     return scores, sorted(items[:held_out]), sorted(items[held_out : held_out + seen])
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(worlds())
 def test_every_metric_is_its_mean_over_all_orders_of_tied_items(
@@ -70,6 +71,7 @@ def test_every_metric_is_its_mean_over_all_orders_of_tied_items(
         assert found[name] == pytest.approx(expected[name], abs=1e-12), name
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.permutations(range(6)), st.lists(st.integers(0, 2), min_size=6, max_size=6), st.integers(1, 4))
 def test_no_monotone_coarsening_is_worth_more_than_expected(exact: list[int], steps: list[int], held_out: int) -> None:
@@ -89,6 +91,7 @@ def test_no_monotone_coarsening_is_worth_more_than_expected(exact: list[int], st
         assert found[name] >= expected[name] - 1e-12, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [9, 10, 11, 19, 21, 60])
 def test_tying_the_best_scores_gains_nothing(tied: int) -> None:
     """What used to pay: 19 tied best items all counted as found at k = 10, 21 as not found."""

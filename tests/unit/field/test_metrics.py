@@ -148,6 +148,7 @@ def test_one_metric_can_be_asked_for_and_nothing_can_be_written(journal: Coordin
     assert refused.value.code == 405
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_reported_and_a_closed_one_is_free_again(journal: CoordinatorJournal) -> None:
     first = MetricsServer(journal.path, ThreePresent(), "127.0.0.1", 0)
     with pytest.raises(FieldError, match="Cannot listen"):

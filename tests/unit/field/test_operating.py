@@ -248,6 +248,7 @@ def test_invitations_are_printed_even_if_their_codes_cannot_be_written(
     assert out.startswith("tacit1:")
 
 
+@pytest.mark.slow
 def test_an_idle_connection_to_the_metrics_is_not_waited_for(
     journal: CoordinatorJournal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,6 +103,7 @@ def test_rounds_under_which_it_would_not_hold_are_refused(tmp_path: Path, rounds
     assert not (tmp_path / "journal.db").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rounds", "per_round", "holds"), [(3, 0, True), (4, 0, False), (4, 60, True)])
 def test_more_rounds_than_a_budget_holds_are_refused(tmp_path: Path, rounds: int, per_round: int, holds: bool) -> None:
     """Where every device is asked in every round; where some are drawn, it is not known beforehand how often."""

@@ -79,6 +79,7 @@ def field(tmp_path: Path) -> Field:
     return Field(tmp_path, "fpl", people=3)
 
 
+@pytest.mark.slow
 def test_rounds_have_no_end_and_keep_their_pause(field: Field) -> None:
     time, room = Time(), Room(field)
     began = time.now
@@ -111,6 +112,7 @@ def test_enough_newcomers_begin_a_round_before_its_pause_is_over(field: Field) -
     assert time.now - began == pytest.approx(2 * MINUTE, abs=5)
 
 
+@pytest.mark.slow
 def test_a_quorum_is_waited_for_without_end_and_the_missing_are_counted(field: Field) -> None:
     time, room = Time(), Room(field)
     room.here = set()

@@ -42,6 +42,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     listener.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begun", "then"),
     [

@@ -28,6 +28,7 @@ def federation_of(trial: int | None) -> Federation:
     return Federation.create("0" * 32, "small", "fpl", GIVEN, catalog, trial=trial)
 
 
+@pytest.mark.slow
 def test_five_devices_with_usual_settings_learn_under_masks(tmp_path: Path) -> None:
     clients, catalog = town(5)
     federation = federation_of(5)

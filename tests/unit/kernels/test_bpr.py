@@ -109,6 +109,7 @@ def ask(kept_out: OwnedItems, client: int, item: int) -> bool:
     return has(kept_out, np.uint64(client), np.uint64(item))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_bytes", [2**20, 0], ids=["bits", "search"])
 def test_membership_counts_history_and_what_is_avoided_once(most_bytes: int) -> None:
     clients = people([[1, 1, 64], [], [0, 129]], 130, avoid=[[2, 64], [5], [-1]])
@@ -127,6 +128,7 @@ def exps(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return out, doubts
 
 
+@pytest.mark.slow
 def test_exp_is_close_everywhere_and_finite_beyond() -> None:
     x = np.linspace(-86, 86, 200_001).astype(np.float32)
     ours, doubts = exps(x)
@@ -142,6 +144,7 @@ def test_exp_is_close_everywhere_and_finite_beyond() -> None:
     assert 0 <= sure[1] < 1e-30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 2, 5, 16, 20, 33, 63])
 def test_rows_are_cut_without_gap_and_moved_as_written(length: int) -> None:
     cuts = chunks(length)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import llvmlite.binding as llvm
 import numpy as np
+import pytest
 from numba import njit
 
 import tacit.kernels  # noqa: F401 - installs the linking under test
@@ -28,6 +29,7 @@ def outer(values):
     return middle(values) * called(values[2:]) + middle(values[3:])
 
 
+@pytest.mark.slow
 def test_what_a_kernel_calls_is_private_to_it() -> None:
     values = np.linspace(1, 2, 50).astype(np.float32)
     expected = outer.py_func(values)

@@ -83,6 +83,7 @@ def test_losses_of_differences_compare_a_positive_with_its_own_negatives(shape, 
         np.testing.assert_allclose(mine, reference, rtol=0, atol=2e-6 * max(1, np.abs(reference).max()))
 
 
+@pytest.mark.slow
 @EVERY_SHAPE
 def test_training_is_adam_on_these_gradients_batch_after_batch(shape):
     samples, batch = _samples(90, seed=1), 16

@@ -64,6 +64,7 @@ def test_nearest_are_those_of_brute_force(kind: int, shrink: float) -> None:
     assert (found[7] == -1).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 9))
 def test_sums_are_matrix_products(seed: int, k: int) -> None:

@@ -101,6 +101,7 @@ def numpy_lists(scores: np.ndarray, seen: list[list[int]], order: np.ndarray, sh
     return top
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_items", [1, 5, 64, 65, 255, 256, 257, 2000])  # below, at and above the number of groups
 @pytest.mark.parametrize("k", [1, 7, 100])
 @pytest.mark.parametrize("levels", [2, 10**6])

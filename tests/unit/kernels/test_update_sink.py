@@ -239,6 +239,7 @@ def test_padded_rows_are_those_without_their_padding(part: Part, padding: int) -
     assert np.array_equal(found[1], found[3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize("width", WIDTHS)
 @given(data=st.data(), has_factors=st.booleans())
@@ -328,6 +329,7 @@ def add_one(rows, by, cells):
         add_row(rows, r, by, cells, U64(rows.size) - U64(1) - r)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_rows_are_measured_and_added_as_vectors(width: int, kind: type) -> None:

@@ -45,6 +45,7 @@ def audited(name: str, seed: int = 1, how: AuditConfig | None = None, **given: A
     return audit(built, *world(), Key(seed), RuntimeConfig(), config, how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_guarantee_is_not_refuted_and_the_audit_is_not_blind(name: str) -> None:
     found = audited(name)
@@ -55,6 +56,7 @@ def test_a_sound_guarantee_is_not_refuted_and_the_audit_is_not_blind(name: str) 
     assert found.to_dict()["epsilon_lower"] == found.epsilon_lower > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("is_sound", "name"), [(True, "dp-popular"), (True, "dp-svd"), (False, "dp-popular")])
 def test_the_meter_tells_no_more_than_the_ledger_allows(
     is_sound: bool, name: str, monkeypatch: pytest.MonkeyPatch
@@ -93,6 +95,7 @@ def test_two_hundred_audits_of_a_sound_guarantee_stay_below_the_ledger(name: str
     assert ALLOWED - 0.006 - MOST_BELOW[name] <= share <= ALLOWED + 0.006
 
 
+@pytest.mark.slow
 def test_laplace_noise_is_audited_without_assuming_gaussian_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A guess is right with probability 1 - e^(-epsilon / 2) / 2; the bound that holds for any mechanism is used."""
     laplace = {"mechanism": "laplace", "mode": "central", "bound": 1.0, "delta": 1e-8}
@@ -105,6 +108,7 @@ def test_laplace_noise_is_audited_without_assuming_gaussian_noise(monkeypatch: p
     assert not audited("dp-popular", **laplace).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dp-popular", "dp-svd", "fed-svd"])
 def test_noise_of_half_the_width_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = DifferentialPrivacy.draw
@@ -112,6 +116,7 @@ def test_noise_of_half_the_width_is_caught(name: str, monkeypatch: pytest.Monkey
     assert not audited(name).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dp-popular", "dp-svd", "fed-svd", "fed-als"])
 def test_contributions_of_twice_the_bound_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = DifferentialPrivacy.shape

@@ -41,6 +41,7 @@ def stage_for(method: Federated, rounds: RoundsConfig | None = None, **given: An
     return build_privacy(config, method, *world(), KEY, Ring(), rounds or RoundsConfig())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "given", "named"),
     [

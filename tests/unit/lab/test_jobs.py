@@ -105,6 +105,7 @@ def test_finished_runs_are_reused_until_data_or_options_change(tmp_path: Path) -
     assert compare(asked, out=tmp_path / "runs").reused == 0
 
 
+@pytest.mark.slow
 def test_a_run_of_other_code_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = comparing(repeat=1, methods=["most-popular"])
     compare(asked, out=tmp_path)
@@ -155,6 +156,7 @@ def test_runs_and_trials_of_an_own_method_are_made_anew_when_its_file_changes(
     assert found[0][2] > found[2][2]
 
 
+@pytest.mark.slow
 def test_runs_of_a_method_without_a_file_are_made_anew(tmp_path: Path, own_method: str) -> None:
     exec(own_method.replace("SIGN", "+1"), {"__name__": "__main__"})
     asked = comparing(repeat=1, methods=["mine"])
@@ -252,6 +254,7 @@ def test_a_trial_that_fails_does_not_stop_the_search(tmp_path: Path, monkeypatch
         tune(searching(search={"method.factors": [4]}), tmp_path)
 
 
+@pytest.mark.slow
 def test_what_private_trials_reached_is_kept_nowhere(tmp_path: Path) -> None:
     private = [{"name": "dp", "epsilon": 4.0, "bound": 1.0}]
     given = {"method": {"name": "fed-svd", "factors": 2}, "privacy": private, "search": {"method.factors": [2, 3]}}
@@ -325,6 +328,7 @@ def test_what_a_dead_process_left_is_removed_and_what_a_live_one_writes_is_not(t
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+@pytest.mark.slow
 def test_no_cluster_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("tacit.lab.workers.REACH_SECONDS", 1)

@@ -71,6 +71,7 @@ def test_a_joint_model_that_reads_what_was_held_out_is_caught_without_chance(pee
     assert (found.changed, found.is_repeatable, found.ok) == (True, True, False)
 
 
+@pytest.mark.slow
 def test_an_honest_model_keeps_its_bits() -> None:
     found = check(Peek(), cut(3, **SPLITS["share"]), 3)
     assert found == PlaceboResult(changed=False)
@@ -159,6 +160,7 @@ def run(name: str, **evaluation: Any) -> LeakVerdict | Any:
     return tacit.run(Experiment.from_options(given, "test")).result["leak"]
 
 
+@pytest.mark.slow
 def test_a_plug_in_is_tested_and_our_own_methods_when_asked(plugins: None) -> None:
     few = {"local_only_users": 12}
     leak = run("reads-memory", **few)

@@ -49,6 +49,7 @@ def with_other_test_rows(dataset: Dataset, split: SplitConfig) -> Dataset:
     return replace(dataset, interactions=changed)
 
 
+@pytest.mark.slow
 def test_other_test_rows_change_nothing_in_the_search() -> None:
     tuning = searching()
     town = load(DataConfig.from_options(SMALL, "data"))
@@ -167,6 +168,7 @@ PRIVATE = {
 }
 
 
+@pytest.mark.slow
 def test_a_private_choice_counts_every_training_and_the_choice(tmp_path: Path) -> None:
     tuned = tune(searching(**PRIVATE, private_choice={"epsilon": 0.5}), tmp_path)
     found = tuned.as_json()["privacy"]
@@ -213,6 +215,7 @@ def proposing(trials: int, batch: int = 2, **changes: object) -> Tuning:
     return searching(**{**learns, **changes})
 
 
+@pytest.mark.slow
 def test_a_bayesian_search_repeats_and_longer_ones_reuse_what_shorter_ones_tried(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     short, again = tune(proposing(4), tmp_path), tune(proposing(4), None)
@@ -223,6 +226,7 @@ def test_a_bayesian_search_repeats_and_longer_ones_reuse_what_shorter_ones_tried
     assert longer.reused == 4
 
 
+@pytest.mark.slow
 def test_a_bayesian_search_proposes_the_same_points_side_by_side() -> None:
     pytest.importorskip("optuna")
     with ThreadPoolExecutor(2) as pool:
@@ -230,6 +234,7 @@ def test_a_bayesian_search_proposes_the_same_points_side_by_side() -> None:
     assert [t.settings for t in spread.trials] == [t.settings for t in tune(proposing(5), None).trials]
 
 
+@pytest.mark.slow
 def test_proposals_go_where_values_are_high_and_end_with_the_space() -> None:
     pytest.importorskip("optuna")
     space = {"x": Range(low=0.0, high=1.0), "kind": ("a", "b")}

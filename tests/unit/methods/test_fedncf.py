@@ -56,6 +56,7 @@ def learnt(method: Any, clients: Clients, traffic: Traffic | None = None, refere
     return last.copy()
 
 
+@pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize("given", WAYS)
 def test_two_tastes_are_learnt(name: str, given: dict[str, Any]) -> None:

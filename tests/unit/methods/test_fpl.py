@@ -73,6 +73,7 @@ COMMANDS: dict[str, tuple[str, list[str], int, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forbidden")
 @pytest.mark.parametrize("case", COMMANDS)
 def test_bad_input_is_one_clear_error_before_any_training(
@@ -132,6 +133,7 @@ def test_so_many_rounds_are_run_as_were_asked_for(rounds: int) -> None:
     assert path_of(preset="pFPL", rounds=rounds).method.schedule(clients).rounds == rounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["sFPL", "sFPL+", "pFPL", "pFPL+"])
 @pytest.mark.parametrize("reference", [False, True])
 def test_running_away_stops_with_a_hint(preset: str, reference: bool) -> None:

@@ -138,6 +138,7 @@ EVERY = ("pepper", "dec-fedavg", "model-age", "dec-reptile", "fedavg", "fedfast"
 PRME = {"model": "prme-g", "learning_rate": 0.05}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_every_peer_learns_where_people_go(name: str) -> None:
     world = town()

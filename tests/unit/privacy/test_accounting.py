@@ -110,6 +110,7 @@ def test_a_second_accountant_says_no_less(setting: tuple[float, float, int, floa
     assert SAMPLED[setting] < by_moments < 1.2 * SAMPLED[setting]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SAMPLED, ids=str)
 def test_a_third_accountant_agrees(setting: tuple[float, float, int, float]) -> None:
     accountants = pytest.importorskip("prv_accountant", reason="prv-accountant is not installed")

@@ -54,12 +54,14 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 def test_a_sound_mechanism_is_never_above_its_ledger_in_two_worlds() -> None:
     bounds = [Mechanism().two_worlds(10_000, "sound", run) for run in range(200)]
     assert max(bounds) <= LEDGER
     assert np.median(bounds) > 0.5  # and the audit does see something
 
 
+@pytest.mark.slow
 def test_a_sound_mechanism_is_never_above_its_ledger_in_one_run() -> None:
     bounds = [Mechanism().one_run(1_000, "one", run) for run in range(200)]
     assert max(bounds) <= LEDGER

@@ -69,6 +69,7 @@ DRAWS: dict[str, tuple[Draw, Mass]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [0.3, 1.0, 3.7, 99.9, 100.1, 54_500.0, 1e9])
 @pytest.mark.parametrize("name", DRAWS)
 def test_moments(name: str, width: float) -> None:
@@ -141,6 +142,7 @@ def test_a_hat_lies_above_every_probability() -> None:
     assert (shares * 2.0**31 >= hat.surely_below[cells]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", [0.0, 0.05, 0.1, 0.15, 0.2])
 @pytest.mark.parametrize("name", ["gaussian", "skellam"])
 def test_shares_add_up_to_the_whole(name: str, gone: float) -> None:

@@ -154,6 +154,7 @@ def test_randomised_response_is_unbiased_and_costs_epsilon() -> None:
     assert read.std() == pytest.approx(std, rel=0.07)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [LAPLACE, {**LAPLACE, "mode": "local"}, RESPONSE], ids=lambda given: given["mode"])
 def test_a_run_learns_what_is_popular_within_its_epsilon(given: dict[str, Any]) -> None:
     clients, catalog = world()

@@ -105,6 +105,7 @@ STAGES: dict[str, list[Stage]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
 @pytest.mark.parametrize("ring", [RING, Ring(bits=32, fraction=12)], ids=["64 bits", "32 bits"])
 @given(world=worlds())
@@ -129,6 +130,7 @@ def test_a_total_is_the_sum_of_messages_and_of_blocks(stages: list[Stage], ring:
             assert np.array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
 @given(world=worlds())
 @settings(max_examples=40)

@@ -19,6 +19,7 @@ def test_the_vectors_are_what_this_code_makes() -> None:
     assert found.returncode == 0, found.stderr
 
 
+@pytest.mark.slow
 def test_a_second_reading_agrees_and_notices_a_changed_bit(tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None:

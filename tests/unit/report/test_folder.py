@@ -68,6 +68,7 @@ def saved(method: str, folder: Path, **options: Any) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "options", "passes", "rounds"),
     [
@@ -84,6 +85,7 @@ def test_passes_and_rounds_are_distinguished(
     assert (result["passes"], result["passes_run"], result["rounds"]) == (passes, passes, rounds)
 
 
+@pytest.mark.slow
 def test_a_run_saved_when_passes_were_called_rounds_still_opens(tmp_path: Path) -> None:
     now = saved("most-popular", tmp_path / "run")
     before = {name: value for name, value in now.items() if name not in ("passes", "passes_run")} | {"rounds": 7}

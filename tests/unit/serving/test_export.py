@@ -59,6 +59,7 @@ def test_usual_methods_can_be_exported(method: str, tmp_path: Path) -> None:
     assert export(fitted(method), tmp_path)["method"] == method
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["python", "node"])
 def test_scorers_recommend_what_tacit_recommends(
     program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -80,6 +81,7 @@ def test_scorers_recommend_what_tacit_recommends(
     assert [one["score"] for one in found] == pytest.approx([one.score for one in wanted], rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [*names("centralised"), *names("federated")])
 def test_an_onnx_runtime_scores_as_tacit_does_or_the_model_is_refused(method: str, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")

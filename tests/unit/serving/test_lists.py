@@ -72,6 +72,7 @@ def test_a_method_with_a_vector_per_user_serves_new_users_popular_items_only() -
         factors.recommend_for(["i1"], 3)
 
 
+@pytest.mark.slow
 def test_files_of_all_lists_are_read_by_polars_and_ranx(model: tacit.Recommender, tmp_path: Path) -> None:
     lists = model.recommend_all(k=4)
     assert lists.columns == ["user", "rank", "item", "title", "score"]

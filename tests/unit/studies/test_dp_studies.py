@@ -36,6 +36,7 @@ def test_growth_compares_with_the_method_without_noise(tmp_path: Path) -> None:
     assert (made.folder / "figures" / "people-loss.svg").stat().st_size > 5_000
 
 
+@pytest.mark.slow
 def test_scaled_noise_is_that_of_clients_that_are_really_repeated(tmp_path: Path) -> None:
     """The same ratio of signal and noise: values differ by chance only."""
     given = {"users": 200, "places": 40, "visits": 20, "min_per_user": 2}

@@ -49,6 +49,7 @@ def test_paillier_adds_under_encryption_and_never_repeats_itself(secret: Paillie
             key.encrypt(number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "each on its own"])
 def test_paillier_sums_are_the_rings(secret: PaillierSecret, packed: bool) -> None:
     key, size = secret.public, 40 if packed else 6

@@ -42,6 +42,7 @@ def setup_of(folder: Path, **other: Any) -> StudySetup:
     return StudySetup("town", tuned_table.recipe("town"), TINY, **given | other)
 
 
+@pytest.mark.slow
 def test_the_best_on_validation_is_run_on_test(tmp_path: Path) -> None:
     space = SearchSpace({"name": "fed-svd", "epochs": 3}, {"factors": (1, 2, 4, 8)}, 1)
     row = tuned_table._tune_row(setup_of(tmp_path), "fed-svd", space)
@@ -54,6 +55,7 @@ def test_the_best_on_validation_is_run_on_test(tmp_path: Path) -> None:
     assert row.values("Precision@10") == [pytest.approx(row.test["metrics"][0]["Precision@10"])]
 
 
+@pytest.mark.slow
 def test_trials_are_kept_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space = SearchSpace({"name": "ease"}, {"reg": (10.0, 100.0, 1000.0)})
     made = []

@@ -40,6 +40,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 def test_every_test_here_keeps_the_rules() -> None:
     assert check_tests.problems(TESTS) == []
 

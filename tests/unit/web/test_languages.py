@@ -47,6 +47,7 @@ def formats_in(text: str) -> list[str]:
     return sorted(f"{name}:{form}" for _, name, form, _ in string.Formatter().parse(text) if form and len(form) < 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", OTHERS)
 def test_a_language_has_every_text_with_the_same_values_and_tags_and_no_others(language: str) -> None:
     texts = catalogue(language)
@@ -91,6 +92,7 @@ def translate_to(language: str, text: str) -> str:
     return catalogue(language)[text]
 
 
+@pytest.mark.slow
 def test_no_page_in_another_language_shows_an_english_text(tmp_path: Path) -> None:
     device = made(tmp_path / "device.db")
     took_part(device, 2)
@@ -152,6 +154,7 @@ FORMS: list[tuple[str, dict[str, str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "form"), FORMS)
 def test_a_refusal_is_shown_in_the_language_of_the_page(path: str, form: dict[str, str], tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as address:

@@ -56,6 +56,7 @@ def build_newcomer(path: Path) -> Device:
     return Device.create(path, PASSPHRASE, cost=CHEAP)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [build_reader, build_private_member, build_newcomer])
 def test_no_page_has_words_of_the_protocol(build: Callable[[Path], Device], tmp_path: Path) -> None:
     found = {path: TECHNICAL.findall(text) for path, text in read_pages(build(tmp_path / "device.db")).items()}

@@ -71,6 +71,7 @@ def assert_refused_or_canonical(content: bytes) -> None:
             assert write(found) == content, "two ways to write one message"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("federation", [FPL, NARROW], ids=["64 bits", "32 bits"])
 @given(ids=st.lists(st.integers(0, 29), max_size=40), seed=st.integers(0, 2**32 - 1))
 def test_an_update_comes_back_and_its_order_reveals_nothing(federation: Federation, ids: list[int], seed: int) -> None:

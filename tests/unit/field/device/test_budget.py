@@ -171,6 +171,7 @@ def test_a_file_that_is_put_back_without_a_restore_has_spent_its_budget_too(
         assert PrivateSession(session.federation, device).spent == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "phase"),
     [*(("put back", phase) for phase in list(ServerPhase)[:5]), ("restored", ServerPhase.SHARES)],

@@ -59,6 +59,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "device.db"
 
 
+@pytest.mark.slow
 def test_a_device_opens_with_the_keyring_until_the_user_chooses_a_passphrase(
     ring: InMemory,
     file: Path,

@@ -74,6 +74,7 @@ def check_flips(whole: tuple[Path, dict[str, Any]], path: Path, n: int, seed: in
     assert min(seen["refused"], seen["same"]) > n / 20, seen
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_anywhere_is_refused_or_harmless(whole: tuple[Path, dict[str, Any]], path: Path) -> None:
     check_flips(whole, path, 150, 1)
 

@@ -268,6 +268,7 @@ def test_a_router_that_drops_delays_and_duplicates_changes_no_rule(real: RealNet
     assert {entry.state for entry in real.peers[0].device.ledger.list()} == {"sent", "may have left"}
 
 
+@pytest.mark.slow
 def test_kill_at_any_statement_of_settling_and_asking_sends_nothing_twice(real: RealNetwork) -> None:
     sends = real.peers[0].begin_period()
     replies = [real.peers[send.number].receive(send.content) for send in sends]
@@ -296,6 +297,7 @@ def test_kill_at_any_statement_of_settling_and_asking_sends_nothing_twice(real: 
     assert states == {("releasing",) * 2, ("sent",) * 2}  # both are settled, or none
 
 
+@pytest.mark.slow
 def test_kill_at_any_statement_loses_nothing_and_merges_nothing_twice(real: RealNetwork) -> None:
     send = real.peers[0].begin_period()[0]
     at, deadly, outcomes = send.number, 0, []

@@ -352,6 +352,7 @@ def alike(left: Recommender, right: Recommender) -> float:
     return float(np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(*found, strict=True)]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_one_round_from_an_earlier_run_is_close_to_a_full_one(name: str, town: Dataset, tmp_path: Path) -> None:
     """A twentieth of the people is new, and of what the others did."""

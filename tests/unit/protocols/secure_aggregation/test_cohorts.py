@@ -96,6 +96,7 @@ def test_four_cohorts_that_differ_enough_in_pairs_can_be_solved_and_are_refused(
     assert usual.offer(FOUR[0], 90) == set(), "the same participants again have no difference"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_no_combination_of_sums_that_honest_devices_open_is_of_two_of_them(seed: int) -> None:
     """A coordinator offers what it likes, leaves devices out of the last phases, and has some that collude with it.

@@ -80,6 +80,7 @@ def colluded(lie: str, times: int, unsafe: bool = False) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES)
 def test_a_malicious_server_with_colluding_participants_opens_no_smaller_sum(lie: str) -> None:
     found = colluded(lie, 12)
@@ -87,6 +88,7 @@ def test_a_malicious_server_with_colluding_participants_opens_no_smaller_sum(lie
     assert sum(found.values()) == 12
 
 
+@pytest.mark.slow
 def test_with_thresholds_that_collusion_does_not_raise_smaller_sums_would_be_opened() -> None:
     """The harness finds what it looks for: 2t > degree + c is what stops it."""
     assert colluded("survivors", 60, unsafe=True)["too small a sum"] > 0

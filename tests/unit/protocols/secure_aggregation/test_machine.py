@@ -101,6 +101,7 @@ class Course(RuleBasedStateMachine):
             assert not self.party.is_right(), "the sum was readable before the last phase"
 
 
+@pytest.mark.slow
 def test_any_course_of_a_session() -> None:
     run_state_machine_as_test(Course, settings=settings(max_examples=25, stateful_step_count=25))
 
