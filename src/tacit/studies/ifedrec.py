@@ -95,7 +95,7 @@ class IFedRec:
         o, known = self.options, self.known
         item_rate = o.lr_client * len(known) * o.lr_eta
         drawn = [self._draw(client) for client in range(len(self.clients))]
-        ptr = offsets([len(order) for order, _ in drawn])
+        ptr = offsets(np.array([len(order) for order, _ in drawn]))
         order, is_own = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
         moves = np.zeros_like(self.table)
         ifedrec_round(ptr, order, is_own, self.table, self.scorers, o.lr_client, BATCH, moves)
