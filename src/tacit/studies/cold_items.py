@@ -35,8 +35,8 @@ CHOSEN_BY = {"among all": "Recall@20", "among cold": "ColdAloneRecall@20"}  # me
 MEASURES = {"among all": "ColdRecall@20", "among cold": "ColdAloneRecall@20"}  # measure -> what is reported
 LOCAL_ONLY_USERS = 12
 ROUNDS, QUICK_ROUNDS = 200, 10  # of the rival that learns in rounds, at most
-EVERY, PATIENCE = 10, 3  # its rounds between two checks on validation; checks without a gain that end its training
-MAPS: dict[str, Sequence[Any]] = {"features": (0, 1024), "weight": (0.0, 0.5), "boost": (1.0, 2.0, 4.0, 8.0)}
+EVERY, PATIENCE = 20, 3  # its rounds between two checks on validation; checks without a gain that end its training
+MAPS: dict[str, Sequence[Any]] = {"features": (0, 512), "weight": (0.0, 0.5), "boost": (1.0, 2.0, 4.0, 8.0)}
 OURS: dict[str, tuple[dict[str, Any], dict[str, Sequence[Any]]]] = {
     "fed-svd": ({"name": "fed-svd", "epochs": 4}, {"factors": (96,), "item_weight": (0.25, 0.5)}),
     "fed-als": ({"name": "fed-als", "epochs": 6}, {"factors": (32,)}),
