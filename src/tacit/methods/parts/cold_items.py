@@ -35,6 +35,7 @@ from tacit.types import Array, Catalog, Config, Floats
 COLD_ITEMS = (
     "rows of items that are in no history, from public vectors (data.vectors); none: such items are not recommended"
 )
+SPREAD, SHARE = 0.3, 3.0  # random features: the kernel is SHARE exp(-SPREAD |difference|^2), beside v'w
 DRAWS = Key(0).child("random features")  # the same on every device, whatever the catalogue
 VECTORS, FIRST_MAP, MAP, KNOWN = "vectors", "first_cold_map", "cold_map", "known"  # shared arrays
 
@@ -142,8 +143,8 @@ def _regress(inputs: Array, wanted: Array, weights: Array, reg: float) -> tuple[
 
 
 def _features(rows: Array, n_features: int) -> Array:
-    """Return random features [N, F] of rows, whose products approach exp(-|difference|^2)."""
+    """Return random features [N, F] of rows, whose products approach the kernel."""
     directions = DRAWS.child("directions").normal(np.arange(rows.shape[1]), n_features).astype(np.float64)
     phases = DRAWS.child("phases").uniform(np.arange(n_features), 1)[:, 0] * (2.0 * np.pi)
-    found: Array = np.sqrt(2.0 / n_features) * np.cos(rows @ (np.sqrt(2.0) * directions) + phases)
+    found: Array = np.sqrt(2.0 * SHARE / n_features) * np.cos(rows @ (np.sqrt(2.0 * SPREAD) * directions) + phases)
     return found
