@@ -12,6 +12,7 @@ from tacit.errors import ConfigError, MethodError
 from tacit.lab.guarantee import build_privacy
 from tacit.lab.simulation import simulate
 from tacit.methods.base import build, entry, names, options
+from tacit.methods.parts import cold_items
 from tacit.methods.parts.cold_items import DRAWS
 from tacit.methods.parts.sums import BySums
 from tacit.privacy.dp import DPConfig
@@ -156,6 +157,20 @@ def test_fed_svd_maps_to_regressions_on_the_other_items_of_each_history(monkeypa
     )
     expected = others @ np.linalg.inv(gram + 0.5 * np.trace(gram) / len(gram) * np.eye(len(gram)))
     np.testing.assert_allclose(projected @ rows.T, projected @ expected.T, atol=2e-3)
+
+
+def test_rows_of_cold_items_are_made_once_for_a_model(there: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for every user that is served; another model, or a catalogue that has grown, has other rows."""
+    method = made("fed-svd", {"features": 8})
+    models = [one.shared for one in simulate(UpdatePath(method, (), Ring()), *there, KEY)]
+    expected = [made("fed-svd", {"features": 8}).score(shared, {}, there[0]) for shared in models]
+    counted: list[int] = []
+    make = cold_items._features
+    monkeypatch.setattr(cold_items, "_features", lambda *args: counted.append(1) or make(*args))
+    for shared, scores in zip(models, expected, strict=True):
+        for client in range(3):
+            np.testing.assert_allclose(method.score(shared, {}, there[0].take([client]))[0], scores[client], rtol=1e-5)
+    assert len(counted) == len(models) == 3
 
 
 @pytest.mark.parametrize("name", BY_SUMS)

@@ -61,6 +61,7 @@ class ColdItemMap:
 
     def __init__(self, config: ColdItemsConfig | None) -> None:
         self.config = config
+        self._last: tuple[tuple[Array, ...], Floats] | None = None
 
     def extend_spec(self, spec: FederatedSpec) -> FederatedSpec:
         """Return the spec with the arrays of the map."""
@@ -115,13 +116,21 @@ class ColdItemMap:
         cold = self.unknown(shared)
         if self.config is None or not len(cold):
             return rows
-        inputs = shared[VECTORS][cold]
-        if self.config.features:
-            predicted = (inputs @ shared[FIRST_MAP]).astype(np.float64)
-            inputs = np.hstack([_features(predicted, self.config.features).astype(np.float32), inputs])
         filled = rows.copy()
-        filled[cold] = np.float32(self.config.boost) * (inputs @ shared[MAP])
+        filled[cold] = self._cold_rows(shared, cold)
         return filled
+
+    def _cold_rows(self, shared: Mapping[str, Array], cold: NDArray[np.int64]) -> Floats:
+        """Return the rows of cold items; those of the last model are kept, since users are served one by one."""
+        assert self.config is not None
+        model = tuple(shared[name] for name in (VECTORS, MAP, KNOWN))
+        if self._last is None or any(one is not other for one, other in zip(self._last[0], model, strict=True)):
+            inputs = shared[VECTORS][cold]
+            if self.config.features:
+                predicted = (inputs @ shared[FIRST_MAP]).astype(np.float64)
+                inputs = np.hstack([_features(predicted, self.config.features).astype(np.float32), inputs])
+            self._last = model, np.float32(self.config.boost) * (inputs @ shared[MAP])
+        return self._last[1]
 
     def unknown(self, shared: Mapping[str, Array]) -> NDArray[np.int64]:
         """Return the items that have their row from the map."""
