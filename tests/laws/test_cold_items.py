@@ -12,6 +12,7 @@ from tacit.errors import ConfigError, MethodError
 from tacit.lab.guarantee import build_privacy
 from tacit.lab.simulation import simulate
 from tacit.methods.base import build, entry, names, options
+from tacit.methods.parts import cold_items
 from tacit.methods.parts.cold_items import DRAWS
 from tacit.methods.parts.sums import BySums
 from tacit.privacy.dp import DPConfig
@@ -81,7 +82,7 @@ def test_other_items_keep_their_scores_bit_for_bit(name: str, there: World) -> N
 def test_rows_are_a_ridge_regression_of_those_that_the_method_gives(
     name: str, features: int, there: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are the learnt rows, but for fed-svd."""
+    """They are the learnt rows, but for fed-svd. With features there are two regressions, the second on the first's."""
     method = made(name, {"reg": 3.0, "weight": 0.5, "boost": 2.0, "features": features})
     given: list[Array] = []
     give = method.rows_to_map
@@ -93,30 +94,47 @@ def test_rows_are_a_ridge_regression_of_those_that_the_method_gives(
     weights = np.sqrt(counts[known]) / np.sqrt(counts[known]).mean()
     assert there[1].vectors is not None
     vectors = np.hstack([there[1].vectors, np.ones((len(rows), 1))]).astype(np.float64)
+    roots, wanted = np.sqrt(weights)[:, None], rows[known].astype(np.float64)
     if features:
-        vectors = np.hstack([random_features(vectors[:, :-1], features), vectors])
-    roots = np.sqrt(weights)[:, None]
-    penalty = np.diag([3.0] * (vectors.shape[1] - 1) + [0.0]) ** 0.5
-    left = np.vstack([roots * vectors[known], penalty])
-    right = np.vstack([roots * rows[known], np.zeros((vectors.shape[1], rows.shape[1]))])
-    expected = 2.0 * vectors[~known] @ np.linalg.lstsq(left, right)[0]
-    np.testing.assert_allclose(method.scored_rows(shared)[~known], expected, rtol=2e-4, atol=2e-5)
+        first = regression(vectors[known], wanted, roots)
+        without = np.array(
+            [
+                vectors[known][at]
+                @ regression(*(np.delete(one, at, axis=0) for one in (vectors[known], wanted, roots)))
+                for at in range(known.sum())
+            ]
+        )
+        size = np.sqrt(((without - without.mean(axis=0)) ** 2).sum(axis=1).mean())
+        predicted = vectors @ first / size
+        predicted[known] = without / size
+        vectors = np.hstack([random_features(predicted, features), vectors])
+    expected = 2.0 * vectors[~known] @ regression(vectors[known], wanted, roots)
+    np.testing.assert_allclose(method.scored_rows(shared)[~known], expected, rtol=1e-3, atol=2e-5)
+
+
+def regression(inputs: Array, wanted: Array, roots: Array) -> Array:
+    """Return a ridge regression with reg 3 and a free constant term, by least squares."""
+    width = inputs.shape[1]
+    penalty = np.diag([3.0] * (width - 1) + [0.0]) ** 0.5
+    left = np.vstack([roots * inputs, penalty])
+    found: Array = np.linalg.lstsq(left, np.vstack([roots * wanted, np.zeros((width, wanted.shape[1]))]))[0]
+    return found
 
 
 def random_features(vectors: Array, n_features: int) -> Array:
-    """Return cosines, so that the products of two rows approach half a Gaussian kernel."""
+    """Return cosines, so that the products of two rows approach three times a Gaussian kernel."""
     keys = DRAWS.child("directions"), DRAWS.child("phases")
-    directions = np.sqrt(2.0) * keys[0].normal(np.arange(vectors.shape[1]), n_features).astype(np.float64)
+    directions = np.sqrt(0.6) * keys[0].normal(np.arange(vectors.shape[1]), n_features).astype(np.float64)
     phases = 2.0 * np.pi * keys[1].uniform(np.arange(n_features), 1)[:, 0]
-    found: Array = np.cos(vectors @ directions + phases) / np.sqrt(n_features)
+    found: Array = np.cos(vectors @ directions + phases) * np.sqrt(6 / n_features)
     return found
 
 
 def test_products_of_random_features_approach_a_gaussian_kernel() -> None:
     vectors = np.random.default_rng(1).normal(size=(6, 3)) / 2
     features = random_features(vectors, 8000)
-    expected = 0.5 * np.exp(-((vectors[:, None] - vectors[None]) ** 2).sum(axis=2))
-    np.testing.assert_allclose(features @ features.T, expected, atol=0.03)
+    expected = 3 * np.exp(-0.3 * ((vectors[:, None] - vectors[None]) ** 2).sum(axis=2))
+    np.testing.assert_allclose(features @ features.T, expected, atol=0.15)
 
 
 def test_fed_svd_maps_to_regressions_on_the_other_items_of_each_history(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +157,20 @@ def test_fed_svd_maps_to_regressions_on_the_other_items_of_each_history(monkeypa
     )
     expected = others @ np.linalg.inv(gram + 0.5 * np.trace(gram) / len(gram) * np.eye(len(gram)))
     np.testing.assert_allclose(projected @ rows.T, projected @ expected.T, atol=2e-3)
+
+
+def test_rows_of_cold_items_are_made_once_for_a_model(there: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for every user that is served; another model, or a catalogue that has grown, has other rows."""
+    method = made("fed-svd", {"features": 8})
+    models = [one.shared for one in simulate(UpdatePath(method, (), Ring()), *there, KEY)]
+    expected = [made("fed-svd", {"features": 8}).score(shared, {}, there[0]) for shared in models]
+    counted: list[int] = []
+    make = cold_items._features
+    monkeypatch.setattr(cold_items, "_features", lambda *args: counted.append(1) or make(*args))
+    for shared, scores in zip(models, expected, strict=True):
+        for client in range(3):
+            np.testing.assert_allclose(method.score(shared, {}, there[0].take([client]))[0], scores[client], rtol=1e-5)
+    assert len(counted) == len(models) == 3
 
 
 @pytest.mark.parametrize("name", BY_SUMS)

@@ -32,11 +32,12 @@ def vector_town(people: int = 5) -> tuple[Clients, Catalog]:
 
 @pytest.fixture
 def cold_methods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Federations whose methods make rows from vectors."""
+    """Federations whose methods make rows from vectors, fed-svd's in two steps."""
     monkeypatch.setattr("helpers.loopback_federation.town", vector_town)
     for name in METHODS:
         given = town_federation.OPTIONS.get(name, {})
-        monkeypatch.setitem(town_federation.OPTIONS, name, {**given, "cold_items": {"reg": 0.1, "boost": 50.0}})
+        cold = {"reg": 0.1, "boost": 50.0, "features": 8 if name == "fed-svd" else 0}
+        monkeypatch.setitem(town_federation.OPTIONS, name, {**given, "cold_items": cold})
 
 
 def add_item(field: Field, like: int) -> None:
@@ -86,7 +87,8 @@ def test_masked_rounds_give_the_map_of_the_simulator_bit_for_bit(
     secure = SecureRoundsConfig(**CARE, two_stage=True)
     expected = town_federation.simulated(field.federation, field.clients, field.catalog, ROUNDS, secure=secure).shared
     assert shared["cold_map"].any()
-    for name in ("cold_map", "known"):
+    assert ("first_cold_map" in shared) == (method == "fed-svd")
+    for name in {"first_cold_map", "cold_map", "known"} & {*shared}:
         assert np.array_equal(shared[name], expected[name]), name
 
 

@@ -1,10 +1,11 @@
 """Cold items, which are in no history: which share of them people find, by public vectors, beside two rivals.
 
 A tenth of all items has no training row; which ones differs by seed. Of what users did with them, Recall@20 is measured
-among all unseen items, and among cold items alone. Options of every row, rivals included, are chosen on the validation
-part of the first seed, whose cold items are others: for the first measure by Recall@20 of all held-out rows, since a
-list of nothing but new items would find most of them; for the second by the measure itself. All rows have the same
-public vectors.
+among all unseen items, and among cold items alone. Options of every row, rivals included, are chosen on validation
+parts, whose cold items are others: for the first measure by Recall@20 of all held-out rows, since a list of nothing but
+new items would find most of them; for the second by the measure itself. Means over the validation parts of all seeds
+choose: how many rows a tenth of the items has differs by a third between seeds, and with it how high cold items should
+rank. All rows have the same public vectors.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ CHOSEN_BY = {"among all": "Recall@20", "among cold": "ColdAloneRecall@20"}  # me
 MEASURES = {"among all": "ColdRecall@20", "among cold": "ColdAloneRecall@20"}  # measure -> what is reported
 LOCAL_ONLY_USERS = 12
 ROUNDS, QUICK_ROUNDS = 200, 10  # of the rival that learns in rounds, at most
-EVERY, PATIENCE = 10, 3  # its rounds between two checks on validation; checks without a gain that end its training
-MAPS: dict[str, Sequence[Any]] = {"features": (0, 1024), "weight": (0.0, 0.5), "boost": (1.0, 2.0, 4.0, 8.0)}
+EVERY, PATIENCE = 20, 3  # its rounds between two checks on validation; checks without a gain that end its training
+MAPS: dict[str, Sequence[Any]] = {"features": (0, 512), "weight": (0.0, 0.5), "boost": (1.0, 2.0, 4.0, 8.0)}
 OURS: dict[str, tuple[dict[str, Any], dict[str, Sequence[Any]]]] = {
     "fed-svd": ({"name": "fed-svd", "epochs": 4}, {"factors": (96,), "item_weight": (0.25, 0.5)}),
     "fed-als": ({"name": "fed-als", "epochs": 6}, {"factors": (32,)}),
@@ -45,6 +46,7 @@ POPULARITY: dict[str, Sequence[Any]] = {"shares": (True, False), "popular": (Tru
 RIVAL: dict[str, Sequence[Any]] = {"lr_eta": (5.0, 20.0, 80.0)}
 NAMES = ("popularity by category", "content profile", "IFedRec's recipe")  # rivals
 Found = dict[str, float]
+Trial = tuple[dict[str, Any], Found]  # options, and means over the validation parts
 
 
 def recipe(source: str) -> dict[str, Any]:
@@ -138,27 +140,21 @@ class _Cut:
 
 
 def _ours(cuts: Sequence[_Cut], name: str, quick: bool) -> ColdRow:
-    """Choose options of the method and of its map on the first validation part; run them on every test part."""
+    """Choose options of the method and of its map on the validation parts; run them on every test part."""
     given, values = OURS[name]
-    first, trials = cuts[0], list[tuple[dict[str, Any], Found]]()
-    prepared = first.prepared(True)
-    for chosen in _grid(values, quick):
-        base = {**given, **chosen}
-        model = None
-        for options in _grid(MAPS, quick):
-            method = {**base, "cold_items": options}
-            job = TrainingJob.from_split(first.experiment(method, True), prepared.parts)
-            if model is None or options["boost"] == MAPS["boost"][0]:  # the boost changes no number of the model
-                first.setup.progress(f"{first.setup.name}: choosing {name}", len(trials), 0)
-                model = job.learn().model
-            assert prepared.parts.validation is not None
-            trials.append((method, job.evaluate(model, prepared.parts.validation, lists=False).overall))
+    setup, trials = cuts[0].setup, list[Trial]()
+    rest = {option: tried for option, tried in MAPS.items() if option != "boost"}
+    boosts = [one["boost"] for one in _grid({"boost": MAPS["boost"]}, quick)]
+    for chosen, options in product(_grid(values, quick), _grid(rest, quick)):
+        method = {**given, **chosen, "cold_items": options}
+        setup.progress(f"{setup.name}: choosing {name}", len(trials), 0)
+        trials += _kept(cuts, name, [method, boosts], partial(_try_boosts, cuts, method, boosts))
     picked = _best(trials)
     found: dict[str, list[float]] = {measure: [] for measure in MEASURES}
     overall, clean = [], None
     for cut in cuts:
         for measure, metric in MEASURES.items():
-            checks = LOCAL_ONLY_USERS if cut is first and measure == "among all" else 0
+            checks = LOCAL_ONLY_USERS if cut is cuts[0] and measure == "among all" else 0
             experiment = cut.experiment(picked[measure], False)
             how = experiment.evaluation.model_copy(update={"local_only_users": checks})
             made = run(experiment.model_copy(update={"evaluation": how}), prepared=cut.prepared(False))
@@ -170,20 +166,27 @@ def _ours(cuts: Sequence[_Cut], name: str, quick: bool) -> ColdRow:
     return ColdRow(f"{name}, cold_items", picked, found, overall, clean)
 
 
+def _try_boosts(cuts: Sequence[_Cut], method: Mapping[str, Any], boosts: Sequence[float]) -> list[Trial]:
+    """Learn once for each seed: the boost changes no number of the model."""
+    tried = [{**method, "cold_items": {**method["cold_items"], "boost": boost}} for boost in boosts]
+    found: list[list[Found]] = [[] for _ in tried]
+    for cut in cuts:
+        parts = cut.prepared(True).parts
+        jobs = [TrainingJob.from_split(cut.experiment(one, True), parts) for one in tried]
+        model = jobs[0].learn().model
+        for job, reached in zip(jobs, found, strict=True):
+            reached.append(job.evaluate(model, parts.validation, lists=False).overall)
+    return [(one, _mean(reached)) for one, reached in zip(tried, found, strict=True)]
+
+
 Rival = Callable[[_Cut, bool, Mapping[str, Any]], Iterator[tuple[dict[str, Any], Scorer]]]
 
 
 def _rival(cuts: Sequence[_Cut], name: str, values: Mapping[str, Sequence[Any]], make: Rival) -> ColdRow:
     """Choose options of a rival in the same way; `make` yields scorers, and what each needs to be made again."""
-    first, trials = cuts[0], list[tuple[dict[str, Any], Found]]()
+    trials: list[Trial] = []
     for chosen in _grid(values, False):
-        checks: list[tuple[dict[str, Any], Found]] = []
-        for options, score in make(first, True, chosen):
-            first.setup.progress(f"{first.setup.name}: choosing {name}", len(trials) + len(checks), 0)
-            checks.append((options, first.measure(score, True)))
-            if _is_past_best([one for _, one in checks]):
-                break
-        trials += checks
+        trials += _kept(cuts, name, [chosen, ROUNDS], partial(_try_rival, cuts, name, chosen, make))
     picked = _best(trials)
     found: dict[str, list[float]] = {measure: [] for measure in MEASURES}
     overall: list[float] = []
@@ -202,13 +205,37 @@ def _rival(cuts: Sequence[_Cut], name: str, values: Mapping[str, Sequence[Any]],
     return ColdRow(name, picked, found, overall)
 
 
+def _try_rival(cuts: Sequence[_Cut], name: str, chosen: Mapping[str, Any], make: Rival) -> list[Trial]:
+    """Return what one choice of options reaches, check by check where it learns; all seeds go side by side."""
+    setup, checks = cuts[0].setup, list[Trial]()
+    for made in zip(*(make(cut, True, chosen) for cut in cuts), strict=True):
+        setup.progress(f"{setup.name}: choosing {name}", len(checks), 0)
+        reached = [cut.measure(score, True) for cut, (_, score) in zip(cuts, made, strict=True)]
+        checks.append((made[0][0], _mean(reached)))
+        if _is_past_best([one for _, one in checks]):
+            break
+    return checks
+
+
+def _kept(cuts: Sequence[_Cut], name: str, asked: Any, make: Callable[[], list[Trial]]) -> list[Trial]:
+    """Return trials, those of a study that was stopped as they were."""
+    setup = cuts[0].setup
+    question = {"tried": asked, "seeds": [cut.seed for cut in cuts], "quick": setup.quick}
+    file = "cold-items-trials-" + "".join(sign if sign.isalnum() else "-" for sign in name)
+    return [(one, found) for one, found in setup.recall(file, question, lambda: {"trials": make()})["trials"]]
+
+
+def _mean(found: Sequence[Found]) -> Found:
+    return {metric: float(np.mean([one[metric] for one in found])) for metric in CHOSEN_BY.values()}
+
+
 def _is_past_best(checks: Sequence[Found]) -> bool:
     """Say whether every measure was best so many checks ago that the training ends."""
     best = [int(np.argmax([one[metric] for one in checks])) for metric in CHOSEN_BY.values()]
     return len(checks) - 1 - max(best) >= PATIENCE
 
 
-def _best(trials: Sequence[tuple[dict[str, Any], Found]]) -> dict[str, dict[str, Any]]:
+def _best(trials: Sequence[Trial]) -> dict[str, dict[str, Any]]:
     """Return the options that each measure chooses."""
     reached = {measure: [one[metric] for _, one in trials] for measure, metric in CHOSEN_BY.items()}
     return {measure: trials[int(np.argmax(values))][0] for measure, values in reached.items()}

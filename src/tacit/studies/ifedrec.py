@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from tacit.types import Array, Clients, Floats
+from tacit.kernels.ifedrec import ifedrec_round
+from tacit.types import Array, Clients, Floats, offsets
 
 BATCH, NEGATIVES, HIDDEN = 256, 5, 300
 
@@ -94,23 +94,12 @@ class IFedRec:
     def _round(self) -> None:
         o, known = self.options, self.known
         item_rate = o.lr_client * len(known) * o.lr_eta
-        slopes, items, scorers = [], [], []
-        for client in range(len(self.clients)):
-            order, is_own = self._draw(client)
-            scorer = self.scorers[client]
-            for start in range(0, len(order), BATCH):
-                at = slice(start, start + BATCH)
-                rows = self.table[order[at]]
-                scorer -= o.lr_client * _gradient(rows, scorer, is_own[at])
-                slopes.append(_slopes(rows, scorer, is_own[at]))
-                items.append(order[at])
-                scorers.append(scorer[:-1].copy())
-        # The item table moves by slope x score function, over all batches: one product instead of many small ones.
-        ends = np.cumsum([0, *(len(one) for one in items)])
-        batches = sparse.csr_array(
-            (np.concatenate(slopes), np.concatenate(items), ends), shape=(len(items), len(self.table))
-        )
-        self.table -= item_rate / len(self.clients) * (batches.T @ np.array(scorers))
+        drawn = [self._draw(client) for client in range(len(self.clients))]
+        ptr = offsets(np.array([len(order) for order, _ in drawn]))
+        order, is_own = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+        moves = np.zeros_like(self.table)
+        ifedrec_round(ptr, order, is_own, self.table, self.scorers, o.lr_client, BATCH, moves)
+        self.table -= item_rate / len(self.clients) * moves
         pull = min(1.0, item_rate * o.reg * 2 / (len(known) * o.factors))
         self.table[known] += pull * (self.network(self.vectors[known]) - self.table[known])
         for _ in range(o.server_steps):
@@ -132,16 +121,3 @@ class IFedRec:
         rows[self.known] = self.table[self.known]
         scorers = self.scorers[positions]
         return np.asarray(scorers[:, :-1] @ rows.T + scorers[:, -1:], np.float32)
-
-
-def _slopes(rows: Array, scorer: Array, is_own: NDArray[np.bool_]) -> Array:
-    """Return the slope of the mean cross-entropy in each score."""
-    score = rows @ scorer[:-1] + scorer[-1]
-    slopes: Array = (1 / (1 + np.exp(-np.clip(score, -30, 30))) - is_own) / len(rows)
-    return slopes
-
-
-def _gradient(rows: Array, scorer: Array, is_own: NDArray[np.bool_]) -> Array:
-    """Return the gradient of the mean cross-entropy in the score function."""
-    slopes = _slopes(rows, scorer, is_own)
-    return np.append(slopes @ rows, slopes.sum())
