@@ -93,8 +93,8 @@ def measure_send() -> dict[str, object]:
     receiver._meet([mine])
     example = network.built.peer_models(sender.file.state.models, np.array([1]), sender.file.state.own)
     model = example.take(np.array([0]))
-    content = write_model(model)
-    sealed = sender.seal.seal(to, 1, time.time(), MODEL, mine.pack(), content)
+    content = b"".join(write_model(model))
+    sealed = sender.seal.seal(to, 1, time.time(), MODEL, mine.packed, content)
 
     def read(message: bytes) -> bytes:
         """Do what a receiver does with a message, without merging it and without its file."""
@@ -120,13 +120,13 @@ def measure_send() -> dict[str, object]:
         assert outbox.send(bare_id, bytes(bytearray(sealed)), lambda reply: len(reply) == ACK_BYTES) is not None
 
     def send_own() -> None:
-        message = sender.seal.seal(to, 1, time.time(), MODEL, sender._record().pack(), write_model(model))
+        message = sender.seal.seal(to, 1, time.time(), MODEL, sender._record().packed, *write_model(model))
         assert outbox.send(to.id, message, lambda reply: sender.seal.read_ack(reply, message) is not None) is not None
 
     bare, ours = zip(*[(best_of(send_bare), best_of(send_own)) for _ in range(2)], strict=True)
     parts = {
         "sealing and signing": best_of(
-            lambda: _drop(sender.seal.seal(to, 1, time.time(), MODEL, sender._record().pack(), write_model(model)))
+            lambda: _drop(sender.seal.seal(to, 1, time.time(), MODEL, sender._record().packed, *write_model(model)))
         ),
         "checking, opening, decoding, acknowledging": best_of(lambda: _drop(read(sealed))),
     }

@@ -61,7 +61,7 @@ class PeerFile:
         if state.models is not self._stored:  # no function changes a model in place
             store.put("peer_models", pack_arrays(state.models))
             self._stored = state.models
-        store.put("peer_records", b"".join(record.pack() for record in self.records.values()))
+        store.put("peer_records", b"".join(record.packed for record in self.records.values()))
 
     def forget(self, now: float) -> None:
         """Forget expired records, and the oldest of too many; and marks of senders whose messages have expired."""

@@ -60,10 +60,10 @@ def test_one_vote_per_sender_and_period(real: RealNetwork) -> None:
         content = write_model(real.network.built.peer_models(
             real.peers[0].file.state.models, np.array([0]), real.peers[0].file.state.own
         ).take(np.array([0])))  # fmt: skip
-        own = real.identities[0].record(real.network.digest, int(real.clock().timestamp())).pack()
+        own = real.identities[0].record(real.network.digest, int(real.clock().timestamp())).packed
         real.peers[0].file.sequence = sequence
         reply = receiver.receive(
-            real.peers[0].seal.seal(record, sequence, real.clock().timestamp(), MODEL, own + content)
+            real.peers[0].seal.seal(record, sequence, real.clock().timestamp(), MODEL, own, *content)
         )
         assert reply != b""
         ages.append(receiver.file.state.refused)
@@ -134,8 +134,8 @@ def test_a_record_that_nothing_can_be_sealed_for_is_refused(real: RealNetwork) -
     assert not signed.is_valid(real.network.digest, now)
     seal = PeerSeal(identity, real.network.digest, SECRET)
     mine = peer.identity.record(real.network.digest, now)
-    assert peer.receive(seal.seal(mine, now * 1000, now, PUSH, signed.pack())) == b""
-    assert peer.receive(seal.seal(mine, now * 1000 + 1, now, PUSH, good.pack())) != b""
+    assert peer.receive(seal.seal(mine, now * 1000, now, PUSH, signed.packed)) == b""
+    assert peer.receive(seal.seal(mine, now * 1000 + 1, now, PUSH, good.packed)) != b""
 
 
 def test_a_model_that_was_learnt_from_what_is_now_forbidden_begins_anew(real: RealNetwork) -> None:
