@@ -14,7 +14,7 @@ from tacit.errors import DivergedError
 from tacit.field.device.store import Store
 from tacit.numerics import DIVERGENCE_LIMIT
 from tacit.protocols.gossip import Peer, forget_peer
-from tacit.protocols.peer_sampling import PeerSampler
+from tacit.protocols.peer_sampling import VIEW, PeerSampler
 from tacit.types import Array
 from tacit.updates import PeerModels
 from tacit.wire.peer_records import RECORD_BYTES, PeerRecord
@@ -64,10 +64,17 @@ class PeerFile:
         store.put("peer_records", b"".join(record.packed for record in self.records.values()))
 
     def forget(self, now: float) -> None:
-        """Forget expired records, and the oldest of too many; and marks of senders whose messages have expired."""
+        """Forget expired records, and the oldest of too many; and marks of senders whose messages have expired.
+
+        If all have expired, because this peer was away for long, the last ones are kept: whoever is found by them
+        answers with new ones. Without any record a peer could never ask anybody again.
+        """
         state, sampler = self.state, self.sampler
         needed = {*state.view, *state.judged, *sampler.view, *sampler.slots}
         kept = {number: record for number, record in self.records.items() if record.expires > now}
+        if not kept:
+            last = sorted(self.records, key=lambda number: self.records[number].issued)[-VIEW:]
+            kept = {number: self.records[number] for number in last}
         spare = sorted((number for number in kept if number not in needed), key=lambda number: kept[number].issued)
         for number in spare[: max(0, len(kept) - MOST_RECORDS)]:
             del kept[number]

@@ -209,6 +209,38 @@ def test_a_peer_that_does_not_answer_leaves_the_view_and_the_slots(real: RealNet
     assert gone not in peer.file.sampler.view
 
 
+def live_a_period(real: RealNetwork, present: list[int], reached: bool = True) -> None:
+    """Let some peers do what a runner does in a period; those who are not present do not answer."""
+    for at in present:
+        peer = real.peers[at]
+        for sends in (peer.exchange_records, peer.begin_period):
+            for send in sends():
+                is_there = reached and send.number in present
+                peer.settle(send, real.peers[send.number].receive(send.content) if is_there else None)
+        peer.end_period()
+
+
+@pytest.mark.parametrize("lonely", [0, 3], ids=["at once", "after three periods without a network"])
+def test_who_was_away_for_a_month_meets_the_others_again(real: RealNetwork, lonely: int) -> None:
+    everyone, others = [0, 1, 2, 3], [1, 2, 3]
+    live_a_period(real, everyone)
+    for _ in range(5):
+        real.clock.now += timedelta(days=6)
+        live_a_period(real, others)
+    now = real.clock().timestamp()
+    back = real.peers[0].file
+    assert all(record.expires < now for record in back.records.values())
+    for _ in range(lonely):
+        live_a_period(real, [0], reached=False)
+    read = back.received
+    for _ in range(3):
+        live_a_period(real, everyone)
+        real.clock.now += timedelta(minutes=1)
+    assert back.received > read
+    assert {number for number, record in back.records.items() if record.expires > now} == {1, 2, 3}
+    assert all(0 in real.peers[at].file.records for at in others)
+
+
 def test_a_full_disk_changes_nothing_and_is_reported(real: RealNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     send = real.peers[0].begin_period()[0]
     receiver = real.peers[send.number]
