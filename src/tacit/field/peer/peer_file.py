@@ -38,6 +38,7 @@ class PeerFile:
     clock: list[float] = field(default_factory=list)  # what the last acknowledgements say: seconds ahead of ours
     received: int = 0
     _stored: Mapping[str, Array] | None = field(default=None, repr=False)  # the models that the file holds
+    _stored_records: bytes | None = field(default=None, repr=False)  # and the records
 
     def write(self, store: Store) -> None:
         """Write everything, inside a transaction."""
@@ -61,7 +62,10 @@ class PeerFile:
         if state.models is not self._stored:  # no function changes a model in place
             store.put("peer_models", pack_arrays(state.models))
             self._stored = state.models
-        store.put("peer_records", b"".join(record.packed for record in self.records.values()))
+        records = b"".join([record.packed for record in self.records.values()])
+        if records != self._stored_records:
+            store.put("peer_records", records)
+            self._stored_records = records
 
     def forget(self, now: float) -> None:
         """Forget expired records, and the oldest of too many; and marks of senders whose messages have expired.
