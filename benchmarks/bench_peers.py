@@ -3,7 +3,8 @@
 `peer` is Zenoh alone: as many fresh bytes as a query through the same router, with the same certificates, and a reply
 of the length of an acknowledgement. `ours` seals and signs the model, sends it, checks, opens and decodes it, and
 writes and checks the acknowledgement. `floor` is bare Zenoh and AES-GCM at both ends, and no other byte is looked at.
-All are the processor time of the whole process: sender, router and receiver.
+All are the processor time of the whole process: sender, router and receiver; one send after the other, and as many at
+once as a peer has on their way.
 Merging and the device's file are measured beside it, as parts of their own.
 
 `--sessions 1000`: so many peers in one process through two routers; time and memory of membership and of one period.
@@ -20,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +31,7 @@ from tacit.field.device import Device, ScryptCost
 from tacit.field.device.history import HistoryEntry
 from tacit.field.peer.membership import PeerMembership
 from tacit.field.peer.peer_device import PeerDevice
-from tacit.field.peer.runner import send_peer_message
+from tacit.field.peer.runner import AT_ONCE, send_peer_message
 from tacit.field.peer.zenoh_carrier import ZenohCarrier
 from tacit.types import Catalog, Vocabulary
 from tacit.wire.network import PeerNetwork, write_network
@@ -72,11 +74,18 @@ def make_peers(folder: Path, n: int, network: PeerNetwork, catalog: Catalog, kno
     return peers
 
 
-def time_of(work: Callable[[], None]) -> float:
-    """Return the processor time of the whole process for one of `SENDS` repetitions, in milliseconds."""
+def time_of(work: Callable[[], None], pool: ThreadPoolExecutor | None = None) -> float:
+    """Return the processor time of the whole process for one of `SENDS` repetitions, in milliseconds.
+
+    One follows the other, or a pool has as many on their way at once as it has threads.
+    """
     started = time.process_time()
-    for _ in range(SENDS):
-        work()
+    if pool is None:
+        for _ in range(SENDS):
+            work()
+    else:
+        for end in [pool.submit(work) for _ in range(SENDS)]:
+            end.result()
     return 1000 * (time.process_time() - started) / SENDS
 
 
@@ -138,7 +147,10 @@ def measure_send(folder: Path) -> dict[str, object]:
         message = sender.seal.seal(to, 1, time.time(), MODEL, sender._record().packed, *write_model(model))
         assert outbox.send(to.id, message, lambda reply: sender.seal.read_ack(reply, message) is not None) is not None
 
-    runs = np.array([[time_of(work) for work in (send_bare, send_floor, send_own)] for _ in range(4 * TRIES)])
+    works = (send_bare, send_floor, send_own)
+    runs = np.array([[time_of(work) for work in works] for _ in range(4 * TRIES)])
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        at_once = np.array([[time_of(work, pool) for work in works] for _ in range(4 * TRIES)]).min(0)
     (bare, floor, ours), middle = runs.min(0).tolist(), np.median(runs, 0)
     parts = {
         "sealing and signing": best_of(
@@ -161,6 +173,8 @@ def measure_send(folder: Path) -> dict[str, object]:
         "unit": "CPU milliseconds per model sent and acknowledged",
         "overhead": round(ours / bare - 1, 3),
         "overhead_of_medians": round(float(middle[2] / middle[0] - 1), 3),
+        f"{AT_ONCE} at once: ours, peer, floor": [round(float(value), 3) for value in at_once[[2, 0, 1]]],
+        f"overhead of {AT_ONCE} at once": round(float(at_once[2] / at_once[0] - 1), 3),
         "parts": {name: round(value, 3) for name, value in parts.items()},
     }
 
