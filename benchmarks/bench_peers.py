@@ -2,7 +2,9 @@
 
 `peer` is Zenoh alone: as many fresh bytes as a query through the same router, with the same certificates, and a reply
 of the length of an acknowledgement. `ours` seals and signs the model, sends it, checks, opens and decodes it, and
-writes and checks the acknowledgement. Both are the processor time of the whole process: sender, router and receiver.
+writes and checks the acknowledgement. `floor` is bare Zenoh and AES-GCM at both ends, and no other byte is looked at.
+All are the processor time of the whole process: sender, router and receiver; one send after the other, and as many at
+once as a peer has on their way.
 Merging and the device's file are measured beside it, as parts of their own.
 
 `--sessions 1000`: so many peers in one process through two routers; time and memory of membership and of one period.
@@ -19,19 +21,21 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.field.device import Device, ScryptCost
 from tacit.field.device.history import HistoryEntry
 from tacit.field.peer.membership import PeerMembership
 from tacit.field.peer.peer_device import PeerDevice
-from tacit.field.peer.runner import send_peer_message
+from tacit.field.peer.runner import AT_ONCE, send_peer_message
 from tacit.field.peer.zenoh_carrier import ZenohCarrier
 from tacit.types import Catalog, Vocabulary
 from tacit.wire.network import PeerNetwork, write_network
-from tacit.wire.peer_messages import ACK_BYTES, MODEL, PeerSeal, read_model, write_model
+from tacit.wire.peer_messages import ACK_BYTES, MODEL, TAG_BYTES, PeerSeal, read_model, write_model
 from tacit.wire.peer_records import PeerIdentity
 
 ITEMS, FACTORS, SENDS, TRIES, PERIODS = 3_300, 15, 100, 7, 20  # 15 factors and 3,300 items: 198 kB
@@ -70,20 +74,28 @@ def make_peers(folder: Path, n: int, network: PeerNetwork, catalog: Catalog, kno
     return peers
 
 
-def best_of(work: Callable[[], None]) -> float:
-    """Return the least processor time of the whole process for one of `SENDS` repetitions, in milliseconds."""
-    found = []
-    for _ in range(TRIES):
-        started = time.process_time()
+def time_of(work: Callable[[], None], pool: ThreadPoolExecutor | None = None) -> float:
+    """Return the processor time of the whole process for one of `SENDS` repetitions, in milliseconds.
+
+    One follows the other, or a pool has as many on their way at once as it has threads.
+    """
+    started = time.process_time()
+    if pool is None:
         for _ in range(SENDS):
             work()
-        found.append(1000 * (time.process_time() - started) / SENDS)
-    return min(found)
+    else:
+        for end in [pool.submit(work) for _ in range(SENDS)]:
+            end.result()
+    return 1000 * (time.process_time() - started) / SENDS
 
 
-def measure_send() -> dict[str, object]:
+def best_of(work: Callable[[], None]) -> float:
+    """Return the least of some tries."""
+    return min(time_of(work) for _ in range(TRIES))
+
+
+def measure_send(folder: Path) -> dict[str, object]:
     """Measure one send, ours and bare, in turn."""
-    folder = Path(tempfile.mkdtemp(prefix="tacit-bench-"))
     network, catalog = make_network(ITEMS, FACTORS)
     sender, receiver = make_peers(folder, 2, network, catalog, 1)
     addresses = free_addresses(1)
@@ -93,8 +105,8 @@ def measure_send() -> dict[str, object]:
     receiver._meet([mine])
     example = network.built.peer_models(sender.file.state.models, np.array([1]), sender.file.state.own)
     model = example.take(np.array([0]))
-    content = write_model(model)
-    sealed = sender.seal.seal(to, 1, time.time(), MODEL, mine.pack(), content)
+    content = b"".join(write_model(model))
+    sealed = sender.seal.seal(to, 1, time.time(), MODEL, mine.packed, content)
 
     def read(message: bytes) -> bytes:
         """Do what a receiver does with a message, without merging it and without its file."""
@@ -108,41 +120,61 @@ def measure_send() -> dict[str, object]:
 
     bare_inbox = ZenohCarrier(receiver.seal, addresses)
     own_inbox = ZenohCarrier(receiver.seal, addresses)
+    floor_inbox = ZenohCarrier(receiver.seal, addresses)
     outbox = ZenohCarrier(sender.seal, addresses)
-    bare_id = bytes(range(16))
+    bare_id, floor_id = bytes(range(16)), bytes(range(16, 32))
+    key, nonce, plain = bytes(32), bytes(12), sealed[:-TAG_BYTES]
+
+    def decrypt_only(content: bytes) -> bytes:
+        AESGCM(key).decrypt(nonce, content, None)
+        return bytes(ACK_BYTES)
+
     bare_inbox.open(bare_id, lambda content: bytes(ACK_BYTES))
     own_inbox.open(receiver.identity.id, read)
+    floor_inbox.open(floor_id, decrypt_only)
     outbox.open(sender.identity.id, lambda content: b"")
-    while not (outbox.reaches(bare_id) and outbox.reaches(receiver.identity.id)):
+    while not all(outbox.reaches(id) for id in (bare_id, floor_id, receiver.identity.id)):
         time.sleep(0.1)
 
     def send_bare() -> None:
         assert outbox.send(bare_id, bytes(bytearray(sealed)), lambda reply: len(reply) == ACK_BYTES) is not None
 
+    def send_floor() -> None:
+        message = AESGCM(key).encrypt(nonce, plain, None)
+        assert outbox.send(floor_id, message, lambda reply: len(reply) == ACK_BYTES) is not None
+
     def send_own() -> None:
-        message = sender.seal.seal(to, 1, time.time(), MODEL, sender._record().pack(), write_model(model))
+        message = sender.seal.seal(to, 1, time.time(), MODEL, sender._record().packed, *write_model(model))
         assert outbox.send(to.id, message, lambda reply: sender.seal.read_ack(reply, message) is not None) is not None
 
-    bare, ours = zip(*[(best_of(send_bare), best_of(send_own)) for _ in range(2)], strict=True)
+    works = (send_bare, send_floor, send_own)
+    runs = np.array([[time_of(work) for work in works] for _ in range(4 * TRIES)])
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        at_once = np.array([[time_of(work, pool) for work in works] for _ in range(4 * TRIES)]).min(0)
+    (bare, floor, ours), middle = runs.min(0).tolist(), np.median(runs, 0)
     parts = {
         "sealing and signing": best_of(
-            lambda: _drop(sender.seal.seal(to, 1, time.time(), MODEL, sender._record().pack(), write_model(model)))
+            lambda: _drop(sender.seal.seal(to, 1, time.time(), MODEL, sender._record().packed, *write_model(model)))
         ),
         "checking, opening, decoding, acknowledging": best_of(lambda: _drop(read(sealed))),
     }
     parts |= measure_device(sender, receiver)
-    for carrier in (bare_inbox, own_inbox, outbox, router):
+    for carrier in (bare_inbox, floor_inbox, own_inbox, outbox, router):
         carrier.close()
     return {
         "bench": "peers",
         "data": f"a peer model of {len(content) // 1000} kB, a message of {len(sealed) // 1000} kB",
         "threads": 1,
-        "ours": round(min(ours), 3),
-        "peer": round(min(bare), 3),
+        "ours": round(ours, 3),
+        "peer": round(bare, 3),
+        "floor": round(floor, 3),
         "peer_name": "bare Zenoh, the same bytes through the same router",
-        "ratio": round(min(bare) / min(ours), 2),
+        "ratio": round(bare / ours, 2),
         "unit": "CPU milliseconds per model sent and acknowledged",
-        "overhead": round(min(ours) / min(bare) - 1, 3),
+        "overhead": round(ours / bare - 1, 3),
+        "overhead_of_medians": round(float(middle[2] / middle[0] - 1), 3),
+        f"{AT_ONCE} at once: ours, peer, floor": [round(float(value), 3) for value in at_once[[2, 0, 1]]],
+        f"overhead of {AT_ONCE} at once": round(float(at_once[2] / at_once[0] - 1), 3),
         "parts": {name: round(value, 3) for name, value in parts.items()},
     }
 
@@ -153,21 +185,21 @@ def measure_device(sender: PeerDevice, receiver: PeerDevice) -> dict[str, float]
         peer.warm_up()
     found: dict[str, list[float]] = {}
 
-    def time_of(name: str, work: Callable[[], object]) -> object:
+    def note(name: str, work: Callable[[], object]) -> object:
         started = time.process_time()
         result = work()
         found.setdefault(name, []).append(1000 * (time.process_time() - started))
         return result
 
     for _ in range(PERIODS):
-        sends = time_of("device: model, ledger and file before it leaves", sender.begin_period)
+        sends = note("device: model, ledger and file before it leaves", sender.begin_period)
         assert isinstance(sends, list)
         (send,) = sends
-        reply = time_of("device: reading, judging, merging, file", lambda send=send: receiver.receive(send.content))
+        reply = note("device: reading, judging, merging, file", lambda send=send: receiver.receive(send.content))
         assert isinstance(reply, bytes)
         assert reply
-        time_of("device: noting the acknowledgement", lambda send=send, reply=reply: sender.settle(send, reply))
-        time_of("device: learning, file", receiver.end_period)
+        note("device: noting the acknowledgement", lambda send=send, reply=reply: sender.settle(send, reply))
+        note("device: learning, file", receiver.end_period)
         sender.end_period()
     return {name: min(values) for name, values in found.items()}
 
@@ -176,9 +208,8 @@ def _drop(value: object) -> None:
     """Let a value go."""
 
 
-def measure_sessions(n: int) -> dict[str, object]:
+def measure_sessions(folder: Path, n: int) -> dict[str, object]:
     """Let `n` peers of one process become members through two routers, and complete one period."""
-    folder = Path(tempfile.mkdtemp(prefix="tacit-bench-"))
     network, catalog = make_network(200, 8)
     started = time.monotonic()
     peers = make_peers(folder, n, network, catalog, 4)
@@ -252,7 +283,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sessions", type=int, default=0)
     n = parser.parse_args().sessions
-    found = measure_sessions(n) if n else measure_send()
+    with tempfile.TemporaryDirectory(prefix="tacit-bench-", ignore_cleanup_errors=True) as folder:
+        found = measure_sessions(Path(folder), n) if n else measure_send(Path(folder))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(json.dumps({"peak_mb": peak, **found, "commit": commit}))

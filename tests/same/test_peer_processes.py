@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("zenoh")
 
-from helpers.peer_network import CHEAP, PASSPHRASE, RealNetwork, record
+from helpers.peer_network import CHEAP, PASSPHRASE, RealNetwork, record, visits
 from helpers.scripted_peer import digest_arrays
 from helpers.waiting import LONG, wait_until
 from tacit.errors import FieldError
@@ -82,15 +82,17 @@ def started() -> Iterator[list[PeerProcess]]:
 def test_processes_learn_the_bits_of_the_simulation_with_every_method(
     tmp_path: Path, started: list[PeerProcess]
 ) -> None:
-    world, given = two_tastes(n_clients=N_PEERS), {"view": 2, "batch_size": 16}
-    rough = NetworkConfig(one_vote=True, loss=0.2)
-    simulated = [record(build(name, options(name, {**given, "epochs": EPOCHS})), world, rough) for name in GOSSIP]
-    networks = []
-    for name in GOSSIP:
-        folder = tmp_path / name
+    rough, simulated, networks = NetworkConfig(one_vote=True, loss=0.2), [], []
+    worlds = {"gmf": (two_tastes(n_clients=N_PEERS), {"batch_size": 16}), "prme-g": (visits(N_PEERS), {})}
+    cases = [(name, model) for name in GOSSIP for model in worlds]
+    for name, model in cases:
+        world, more = worlds[model]
+        given = {"view": 2, "model": model, **more}
+        simulated.append(record(build(name, options(name, {**given, "epochs": EPOCHS})), world, rough))
+        folder = tmp_path / f"{name}-{model}"
         folder.mkdir()
         networks.append(RealNetwork(folder, name, given, world, now=datetime.now(UTC), is_open=False))
-    addresses = [free_addresses(2) for _ in GOSSIP]
+    addresses = [free_addresses(2) for _ in cases]
     numbers = [{id.hex(): at for id, at in network.numbers.items()} for network in networks]
     for at in range(N_PEERS):
         paths = [str(network.path(at)) for network in networks]
@@ -109,7 +111,7 @@ def test_processes_learn_the_bits_of_the_simulation_with_every_method(
                 command = "send" if step.what == "deliver" else "lose"
                 assert started[step.sender].do(f"{which} {command} {step.at}") == (command == "send")
         for at, peer in enumerate(network.peers):
-            assert started[at].do(f"{which} models") == digest_arrays(dict(peer.models)), f"{GOSSIP[which]}, peer {at}"
+            assert started[at].do(f"{which} models") == digest_arrays(dict(peer.models)), f"{cases[which]}, peer {at}"
     assert {"deliver", "lose"} <= {step.what for network in simulated for step in network.steps}
 
 

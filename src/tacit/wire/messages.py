@@ -18,11 +18,13 @@ are there.
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -278,20 +280,31 @@ def pack_parts(arrays: Shared) -> list[bytes | memoryview]:
     parts: list[bytes | memoryview] = [struct.pack("<B", len(arrays))]
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
-        dtype = array.dtype.newbyteorder("<")
-        if dtype not in _CODES or array.ndim > MOST_AXES:
-            raise WireError(f"'{name}' of type {array.dtype} with {array.ndim} axes cannot be sent.", "")
-        parts += [
-            _encode_name(name),
-            struct.pack("<BB", _CODES[dtype], array.ndim),
-            struct.pack(f"<{array.ndim}I", *array.shape),
-        ]
-        parts.append(np.ascontiguousarray(array, dtype).data)
+        head, dtype = _array_head(name, array.dtype, array.shape)
+        parts += [head, np.ascontiguousarray(array, dtype).data]
     return parts
 
 
+@lru_cache(256)
+def _array_head(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[bytes, np.dtype[Any]]:
+    """Return what stands before the numbers of an array, and their type in a message."""
+    little, n_axes = dtype.newbyteorder("<"), len(shape)
+    if little not in _CODES or n_axes > MOST_AXES:
+        raise WireError(f"'{name}' of type {dtype} with {n_axes} axes cannot be sent.", "")
+    return _encode_name(name) + struct.pack(f"<BB{n_axes}I", _CODES[little], n_axes, *shape), little
+
+
 def unpack(content: bytes | memoryview) -> dict[str, Array]:
-    """Read what `pack` wrote."""
+    """Read what `pack` wrote; each number must be finite."""
+    found = read_arrays(content)
+    for name, array in found.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise WireError(f"'{name}' has a number that is not finite.", "Learning at the sender has diverged.")
+    return found
+
+
+def read_arrays(content: bytes | memoryview) -> dict[str, Array]:
+    """Read what `pack` wrote; the numbers may be anything."""
     reader = _BodyReader(content)
     found: dict[str, Array] = {}
     n_arrays, last = reader.byte(), ""
@@ -304,14 +317,10 @@ def unpack(content: bytes | memoryview) -> dict[str, Array]:
         code, n_axes = reader.byte(), reader.byte()
         if code not in _DTYPES or n_axes > MOST_AXES:
             raise WireError(f"'{name}' has an unknown type ({code}) or too many axes ({n_axes}).", UPGRADE)
-        shape = tuple(reader.number(2**31 - 1, "axis") for _ in range(n_axes))
-        size = _DTYPES[code].itemsize
-        for length in shape:
-            size *= length
-        array = np.frombuffer(reader.view(size), _DTYPES[code]).reshape(shape).copy()  # writable, as in a simulation
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise WireError(f"'{name}' has a number that is not finite.", "Learning at the sender has diverged.")
-        found[name], last = array, name
+        shape = reader.numbers(n_axes, 2**31 - 1, "axis")
+        dtype = _DTYPES[code]
+        numbers = reader.view(dtype.itemsize * math.prod(shape))
+        found[name], last = np.frombuffer(numbers, dtype).reshape(shape).copy(), name  # writable, as in a simulation
     reader.end()
     return found
 
@@ -327,6 +336,13 @@ def _same(digest: bytes, federation: Federation) -> None:
 def _encode_name(name: str) -> bytes:
     text = name.encode("ascii")
     return struct.pack("<B", len(text)) + text
+
+
+@lru_cache(256)
+def _decode_name(text: bytes) -> str:
+    if not text.isascii() or not text.decode("ascii").replace("_", "a").isalnum():
+        raise WireError(f"{text!r} is not the name of an array.", AGAIN)
+    return text.decode("ascii")
 
 
 def inflate(content: bytes) -> bytes:
@@ -345,35 +361,37 @@ class _BodyReader:
     """Takes bytes from the front and never past the end."""
 
     def __init__(self, content: bytes | memoryview) -> None:
-        self._content, self._at = content, 0
+        self._content, self._at, self._end = memoryview(content), 0, len(content)
 
     def view(self, n: int) -> memoryview:
-        if n > len(self._content) - self._at:
-            raise WireError(f"A message ends {n - (len(self._content) - self._at):,} bytes early.", AGAIN)
-        self._at += n
-        return memoryview(self._content)[self._at - n : self._at]
+        begin, end = self._at, self._at + n
+        if end > self._end:
+            raise WireError(f"A message ends {end - self._end:,} bytes early.", AGAIN)
+        self._at = end
+        return self._content[begin:end]
 
     def take(self, n: int) -> bytes:
         return bytes(self.view(n))
 
     def byte(self) -> int:
-        return self.take(1)[0]
+        return self.view(1)[0]
 
     def number(self, most: int, what: str) -> int:
-        found = int.from_bytes(self.take(4), "little")
-        if found > most:
-            raise WireError(f"A {what} of {found:,} is too large.", AGAIN)
+        return self.numbers(1, most, what)[0]
+
+    def numbers(self, n: int, most: int, what: str) -> tuple[int, ...]:
+        found: tuple[int, ...] = struct.unpack(f"<{n}I", self.view(4 * n))
+        for each in found:
+            if each > most:
+                raise WireError(f"A {what} of {each:,} is too large.", AGAIN)
         return found
 
     def name(self) -> str:
-        text = self.take(self.byte())
-        if not text.isascii() or not text.decode("ascii").replace("_", "a").isalnum():
-            raise WireError(f"{text!r} is not the name of an array.", AGAIN)
-        return text.decode("ascii")
+        return _decode_name(self.take(self.byte()))
 
     def rest(self) -> bytes:
-        return self.take(len(self._content) - self._at)
+        return self.take(self._end - self._at)
 
     def end(self) -> None:
-        if self._at != len(self._content):
-            raise WireError(f"A message has {len(self._content) - self._at:,} bytes too many.", AGAIN)
+        if self._at != self._end:
+            raise WireError(f"A message has {self._end - self._at:,} bytes too many.", AGAIN)

@@ -23,7 +23,7 @@ import hashlib
 import hmac
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -32,7 +32,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.updates import PeerModels
-from tacit.wire.messages import pack_parts, unpack
+from tacit.wire.messages import pack_parts, read_arrays
 from tacit.wire.peer_records import RECORD_BYTES, SKEW, PeerIdentity, PeerRecord, peer_id
 from tacit.wire.peer_refusals import PeerMessageError, PeerRefusal
 from tacit.wire.peer_sessions import TICKET_BYTES, PeerSessions, is_ticket_current
@@ -72,6 +72,7 @@ class PeerEnvelope:
     """A message as it arrives, of the right form; its signature is not checked yet."""
 
     front: bytes  # head, ticket, once
+    ticket: bytes  # the session key, sealed and signed
     body: memoryview  # with its tag
     signing: bytes
     sequence: int
@@ -86,11 +87,6 @@ class PeerEnvelope:
     def digest(self) -> bytes:
         """The hash by which a reply names this message."""
         return hashlib.sha256(self.front).digest()
-
-    @property
-    def ticket(self) -> bytes:
-        """The session key, sealed and signed."""
-        return self.front[HEAD_BYTES : HEAD_BYTES + TICKET_BYTES]
 
     def refuse_if_expired(self, now: float) -> None:
         """Refuse a message that is too old, or of a future that no clock explains."""
@@ -136,10 +132,10 @@ class PeerSeal:
         return PeerSessions(self.identity, self.network, self.secret)
 
     def seal(
-        self, to: PeerRecord, sequence: int, now: float, kind: int, *content: bytes, about: bytes = NOTHING
+        self, to: PeerRecord, sequence: int, now: float, kind: int, *content: bytes | memoryview, about: bytes = NOTHING
     ) -> bytes:
-        """Return a message for the peer of a record; its content may come in parts."""
-        length = padded_length(1 + ACK_KEY_BYTES + sum(map(len, content))) + TAG_BYTES
+        """Return a message for the peer of a record; its content may come in parts, so that it is copied once."""
+        length = padded_length(1 + ACK_KEY_BYTES + count_bytes(content)) + TAG_BYTES
         if length + FRONT_BYTES > MOST_BYTES:
             raise PeerMessageError(PeerRefusal.TOO_LARGE)
         sender, expiry, session = self.identity.public, int(now) + LIFETIME, self.sessions.with_receiver(to, now)
@@ -163,7 +159,8 @@ class PeerSeal:
             raise PeerMessageError(PeerRefusal.OTHER_RECEIVER)
         if answers != about:
             raise PeerMessageError(PeerRefusal.REPEATED)
-        return PeerEnvelope(content[:FRONT_BYTES], memoryview(content)[FRONT_BYTES:], signing, sequence, expiry)
+        front, ticket = content[:FRONT_BYTES], content[HEAD_BYTES : HEAD_BYTES + TICKET_BYTES]
+        return PeerEnvelope(front, ticket, memoryview(content)[FRONT_BYTES:], signing, sequence, expiry)
 
     def refuse_if_forged(self, envelope: PeerEnvelope) -> None:
         """Refuse a message whose ticket was not signed by its sender."""
@@ -177,7 +174,7 @@ class PeerSeal:
         except InvalidTag:
             raise PeerMessageError(PeerRefusal.UNSEALED) from None
         end = inside.rfind(b"\x80")
-        if end < 1 + ACK_KEY_BYTES or inside.count(0, end) != len(inside) - end - 1:
+        if end < 1 + ACK_KEY_BYTES or not inside.endswith(bytes(len(inside) - end - 1)):
             raise PeerMessageError(PeerRefusal.MALFORMED)
         if inside[0] not in KINDS:
             raise PeerMessageError(PeerRefusal.UNKNOWN_KIND)
@@ -208,7 +205,13 @@ class PeerSeal:
         return PeerAck(bool(is_read), time, rest)
 
     def _ack_key(self, front: bytes) -> bytes:
-        return hmac.digest(self.identity.signing.private_bytes_raw(), _ACK_LABEL + front, "sha256")
+        """Return a key that only this peer can draw; a keyed hash that no other peer computes may be a fast one."""
+        keyed = hashlib.blake2b(front, digest_size=ACK_KEY_BYTES, key=self._own_secret, person=b"tacit/peer/ack")
+        return keyed.digest()
+
+    @cached_property
+    def _own_secret(self) -> bytes:
+        return self.identity.signing.private_bytes_raw()
 
 
 def _cipher(key: bytes, front: bytes) -> AESGCM:
@@ -221,9 +224,14 @@ def _ack_code(key: bytes, stamp: bytes) -> bytes:
     return hmac.digest(key, _ACK_LABEL + stamp, "sha256")
 
 
-def pad_content(*content: bytes) -> bytes:
+def count_bytes(content: Iterable[bytes | memoryview]) -> int:
+    """Return how long parts are together; the length of an array's memory is not that of its first axis."""
+    return sum([part.nbytes if isinstance(part, memoryview) else len(part) for part in content])
+
+
+def pad_content(*content: bytes | memoryview) -> bytes:
     """Join parts and pad to one of a few sizes: powers of two up to 4 kB, then eight sizes between two powers."""
-    length = sum(map(len, content))
+    length = count_bytes(content)
     return b"".join([*content, b"\x80", bytes(padded_length(length) - length - 1)])
 
 
@@ -241,33 +249,39 @@ def most_bytes(content: int) -> int:
     return padded_length(content + 1 + ACK_KEY_BYTES) + OVERHEAD
 
 
-def write_model(peer_model: PeerModels) -> bytes:
-    """Write one peer model; who sent it is the message's affair."""
+def write_model(peer_model: PeerModels) -> list[bytes | memoryview]:
+    """Write one peer model, in parts; who sent it is the message's affair."""
     assert len(peer_model) == 1, "a peer sends one model"
     head = _MODEL_HEAD.pack(int(peer_model.samples[0]), int(peer_model.ages[0]))
-    return b"".join([head, *pack_parts(peer_model.tables)])
+    return [head, *pack_parts(peer_model.tables)]
 
 
 def read_model(content: bytes | memoryview, sender: int) -> PeerModels:
-    """Read one peer model; whether its arrays are the expected ones is for the protocol to say."""
+    """Read one peer model; whether arrays and numbers are plausible is for the protocol to say (`gossip.is_model`)."""
     if len(content) < _MODEL_HEAD.size:
         raise PeerMessageError(PeerRefusal.MALFORMED)
     samples, age = _MODEL_HEAD.unpack_from(content)
     if max(samples, age) >= 2**53:
         raise PeerMessageError(PeerRefusal.MALFORMED)
-    tables = unpack(content[_MODEL_HEAD.size :])
-    return PeerModels(np.array([sender]), tables, np.array([samples], np.int64), np.array([age], np.int64))
+    about = np.array([[sender], [samples], [age]], np.int64)
+    return PeerModels(about[0], read_arrays(content[_MODEL_HEAD.size :]), about[1], about[2])
 
 
 def write_records(records: Sequence[PeerRecord]) -> bytes:
     """Write records of peers, at most as many as one message may have."""
-    return b"".join(record.pack() for record in records[:MOST_RECORDS])
+    return b"".join(record.packed for record in records[:MOST_RECORDS])
 
 
-def read_records(content: bytes | memoryview, network: bytes, now: float) -> list[PeerRecord]:
-    """Read the valid records of a message; forged and expired ones are left out."""
+def read_records(
+    content: bytes | memoryview, network: bytes, now: float, checked: Collection[bytes] = ()
+) -> list[PeerRecord]:
+    """Read the valid records of a message; forged and expired ones are left out.
+
+    Of those that were `checked` before, byte by byte, only the time is looked at.
+    """
     if len(content) % RECORD_BYTES or len(content) > MOST_RECORDS * RECORD_BYTES:
         raise PeerMessageError(PeerRefusal.MALFORMED)
     parts = [bytes(content[at : at + RECORD_BYTES]) for at in range(0, len(content), RECORD_BYTES)]
-    valid = [record for record in map(PeerRecord.unpack, dict.fromkeys(parts)) if record.is_valid(network, now)]
+    found = [(part in checked, PeerRecord.unpack(part)) for part in dict.fromkeys(parts)]
+    valid = [record for known, record in found if (record.is_current(now) if known else record.is_valid(network, now))]
     return list({record.id: record for record in valid}.values())

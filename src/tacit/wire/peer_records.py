@@ -52,8 +52,9 @@ class PeerRecord:
         """The id of the peer."""
         return peer_id(self.signing)
 
-    def pack(self) -> bytes:
-        """Write it."""
+    @cached_property
+    def packed(self) -> bytes:
+        """The record as it is sent."""
         return self.signing + self.sealing + _TIMES.pack(self.issued, self.expires) + self.signature
 
     @classmethod

@@ -50,18 +50,27 @@ class PeerSessions:
         self._drawn: OrderedDict[bytes, PeerSession] = OrderedDict()
         self._checked: OrderedDict[bytes, bytes] = OrderedDict()
         self._guard = threading.Lock()
+        self._in_use = (0.0, 0.0)  # between these times, all keys that were drawn are
 
     def with_receiver(self, to: PeerRecord, now: float) -> PeerSession:
         """Return the session with a receiver; a new one if there is none, or if its day is over."""
         name = to.id + to.sealing
         with self._guard:
-            for other in [known for known, session in self._drawn.items() if not _is_used(session, now)]:
-                del self._drawn[other]  # a key that is forgotten cannot open what it sealed
+            if not self._in_use[0] <= now < self._in_use[1]:
+                self._forget_unused(now)
             found = self._drawn.get(name)
             if found is None:
                 found = self._drawn[name] = self._draw(to, now)
                 _drop_oldest(self._drawn)
+                self._forget_unused(now)
             return found
+
+    def _forget_unused(self, now: float) -> None:
+        """Forget the keys that are out of use: a key that is forgotten cannot open what it sealed."""
+        for other in [known for known, session in self._drawn.items() if not _is_used(session, now)]:
+            del self._drawn[other]
+        ends = [session.until for session in self._drawn.values()]
+        self._in_use = (max(ends) - USED, min(ends)) if ends else (0.0, 0.0)
 
     def _draw(self, to: PeerRecord, now: float) -> PeerSession:
         key, expiry = os.urandom(KEY_BYTES), _EXPIRY.pack(int(now) + LIFETIME)

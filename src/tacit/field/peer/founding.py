@@ -39,7 +39,7 @@ class PeerInvitation:
             "n": encode_text(self.network),
             "s": encode_text(self.secret),
             "r": list(self.routers),
-            "m": encode_text(b"".join(record.pack() for record in self.members)),
+            "m": encode_text(b"".join(record.packed for record in self.members)),
         }
         return write_line(PREFIX, about)
 
@@ -113,7 +113,7 @@ def join_network(
 def _ask_terms(carrier: PeerCarrier, seal: PeerSeal, member: PeerRecord) -> bytes | None:
     """Return the terms and the catalogue as a member sends them; none if it does not answer."""
     now = time.time()
-    own = seal.identity.record(seal.network, int(now)).pack()
+    own = seal.identity.record(seal.network, int(now)).packed
     message = seal.seal(member, int(now * 1000), now, JOIN, own)
     reply = carrier.send(member.id, message, lambda found: seal.read_ack(found, message) is not None)
     ack = None if reply is None else seal.read_ack(reply, message)

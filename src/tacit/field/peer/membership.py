@@ -68,7 +68,7 @@ class PeerMembership:
             store.put("network", content)
             keys = {"identity": mine.secret.hex(), "secret": secret.hex(), "routers": list(routers)}
             store.put_json("peer_keys", keys)
-            store.put("peer_introductions", b"".join(record.pack() for record in introductions))
+            store.put("peer_introductions", b"".join(record.packed for record in introductions))
         found = cls.of(store)
         assert found is not None
         return found

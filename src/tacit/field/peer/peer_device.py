@@ -63,6 +63,7 @@ from tacit.wire.peer_messages import (
     WELCOME,
     OpenedMessage,
     PeerEnvelope,
+    count_bytes,
     most_bytes,
     read_model,
     read_records,
@@ -138,7 +139,7 @@ class PeerDevice:
         if about is None:
             self.file.sampler.introduce(self.file.records)
         example = method.peer_models(models, np.array([self.number]), state.own).take(np.array([0]))
-        self._most = max(most_bytes(RECORD_BYTES + len(write_model(example))), most_bytes(RECORD_BYTES * 2))
+        self._most = max(most_bytes(RECORD_BYTES + count_bytes(write_model(example))), most_bytes(RECORD_BYTES * 2))
 
     def _follow_history(self) -> None:
         """Take up what the user changed; a model that was learnt from what is now forbidden begins anew."""
@@ -200,9 +201,9 @@ class PeerDevice:
             content = write_model(peer_model)
             return [self._release(number, content) for number in state.view if number in self.file.records]
 
-    def _release(self, number: int, content: bytes) -> PeerSend:
+    def _release(self, number: int, content: list[bytes | memoryview]) -> PeerSend:
         """Seal a model for one peer, and write the entry of the ledger, inside a transaction."""
-        send = self._sealed(MODEL, self.file.records[number], content)
+        send = self._sealed(MODEL, self.file.records[number], *content)
         to = f"{self.member.network.title}: peer {send.to.id.hex()[:6]}"
         rows = MentionedItems([], [], 0, derived=self.member.catalog.n_items, whole=True)
         entry = self.device.ledger.write(self._now_text(), to, self.file.state.ticks, rows, send.content, masked=False)
@@ -210,11 +211,11 @@ class PeerDevice:
         self.file.outbox[str(send.sequence)] = entry
         return send
 
-    def _sealed(self, kind: int, to: PeerRecord, content: bytes = b"") -> PeerSend:
+    def _sealed(self, kind: int, to: PeerRecord, *content: bytes | memoryview) -> PeerSend:
         """Seal a message under the next sequence number, inside a transaction. Numbers follow the clock, so that they
         go on rising on a device that was restored from a copy."""
         self.file.sequence = max(self.file.sequence + 1, int(self._now() * 1000))
-        sealed = self.seal.seal(to, self.file.sequence, self._now(), kind, self._record().pack(), content)
+        sealed = self.seal.seal(to, self.file.sequence, self._now(), kind, self._record().packed, *content)
         return PeerSend(kind, to, self._number_of(to.id), self.file.sequence, sealed)
 
     def _record(self) -> PeerRecord:
@@ -324,7 +325,8 @@ class PeerDevice:
             envelope, inside = self.seal.open_reply(reply, send.content, self._now(), RECORDS)
             if envelope.sender != send.to.id:
                 return
-            named = read_records(inside, self.seal.network, self._now())
+            checked = {record.packed for record in self.file.records.values()}
+            named = read_records(inside, self.seal.network, self._now(), checked)
         except WireError:
             return
         self.file.sampler.note_pull(self._meet(named))
@@ -380,16 +382,18 @@ class PeerDevice:
         opened = self.seal.open(envelope)
         if len(opened.content) < RECORD_BYTES or opened.kind in (RECORDS, WELCOME):
             raise PeerMessageError(PeerRefusal.MALFORMED)
-        record = PeerRecord.unpack(bytes(opened.content[:RECORD_BYTES]))
-        if record.signing != envelope.signing or not self._is_valid(record):
+        record = self._read_record(bytes(opened.content[:RECORD_BYTES]), envelope.sender)
+        if record is None or record.signing != envelope.signing:
             raise PeerMessageError(PeerRefusal.FORGED)
         return opened, record, opened.content[RECORD_BYTES:]
 
-    def _is_valid(self, record: PeerRecord) -> bool:
-        """Say whether a record is valid; one that is known byte by byte has been checked but for its time."""
-        if self.file.records.get(self._number_of(record.id)) == record:
-            return record.is_current(self._now())
-        return record.is_valid(self.seal.network, self._now())
+    def _read_record(self, packed: bytes, sender: bytes) -> PeerRecord | None:
+        """Return a valid record; one that is known byte by byte has been checked but for its time."""
+        known = self.file.records.get(self._number_of(sender))
+        if known is not None and known.packed == packed:
+            return known if known.is_current(self._now()) else None
+        record = PeerRecord.unpack(packed)
+        return record if record.is_valid(self.seal.network, self._now()) else None
 
     def _obey(self, kind: int, record: PeerRecord, envelope: PeerEnvelope, peer_model: PeerModels | None) -> bytes:
         """Do what a message asks for, inside a transaction; return what follows the acknowledgement."""

@@ -14,7 +14,7 @@ from tacit.errors import DivergedError
 from tacit.field.device.store import Store
 from tacit.numerics import DIVERGENCE_LIMIT
 from tacit.protocols.gossip import Peer, forget_peer
-from tacit.protocols.peer_sampling import PeerSampler
+from tacit.protocols.peer_sampling import VIEW, PeerSampler
 from tacit.types import Array
 from tacit.updates import PeerModels
 from tacit.wire.peer_records import RECORD_BYTES, PeerRecord
@@ -38,6 +38,7 @@ class PeerFile:
     clock: list[float] = field(default_factory=list)  # what the last acknowledgements say: seconds ahead of ours
     received: int = 0
     _stored: Mapping[str, Array] | None = field(default=None, repr=False)  # the models that the file holds
+    _stored_records: bytes | None = field(default=None, repr=False)  # and the records
 
     def write(self, store: Store) -> None:
         """Write everything, inside a transaction."""
@@ -61,13 +62,23 @@ class PeerFile:
         if state.models is not self._stored:  # no function changes a model in place
             store.put("peer_models", pack_arrays(state.models))
             self._stored = state.models
-        store.put("peer_records", b"".join(record.pack() for record in self.records.values()))
+        records = b"".join([record.packed for record in self.records.values()])
+        if records != self._stored_records:
+            store.put("peer_records", records)
+            self._stored_records = records
 
     def forget(self, now: float) -> None:
-        """Forget expired records, and the oldest of too many; and marks of senders whose messages have expired."""
+        """Forget expired records, and the oldest of too many; and marks of senders whose messages have expired.
+
+        If all have expired, because this peer was away for long, the last ones are kept: whoever is found by them
+        answers with new ones. Without any record a peer could never ask anybody again.
+        """
         state, sampler = self.state, self.sampler
         needed = {*state.view, *state.judged, *sampler.view, *sampler.slots}
         kept = {number: record for number, record in self.records.items() if record.expires > now}
+        if not kept:
+            last = sorted(self.records, key=lambda number: self.records[number].issued)[-VIEW:]
+            kept = {number: self.records[number] for number in last}
         spare = sorted((number for number in kept if number not in needed), key=lambda number: kept[number].issued)
         for number in spare[: max(0, len(kept) - MOST_RECORDS)]:
             del kept[number]

@@ -60,10 +60,10 @@ def test_one_vote_per_sender_and_period(real: RealNetwork) -> None:
         content = write_model(real.network.built.peer_models(
             real.peers[0].file.state.models, np.array([0]), real.peers[0].file.state.own
         ).take(np.array([0])))  # fmt: skip
-        own = real.identities[0].record(real.network.digest, int(real.clock().timestamp())).pack()
+        own = real.identities[0].record(real.network.digest, int(real.clock().timestamp())).packed
         real.peers[0].file.sequence = sequence
         reply = receiver.receive(
-            real.peers[0].seal.seal(record, sequence, real.clock().timestamp(), MODEL, own + content)
+            real.peers[0].seal.seal(record, sequence, real.clock().timestamp(), MODEL, own, *content)
         )
         assert reply != b""
         ages.append(receiver.file.state.refused)
@@ -134,8 +134,8 @@ def test_a_record_that_nothing_can_be_sealed_for_is_refused(real: RealNetwork) -
     assert not signed.is_valid(real.network.digest, now)
     seal = PeerSeal(identity, real.network.digest, SECRET)
     mine = peer.identity.record(real.network.digest, now)
-    assert peer.receive(seal.seal(mine, now * 1000, now, PUSH, signed.pack())) == b""
-    assert peer.receive(seal.seal(mine, now * 1000 + 1, now, PUSH, good.pack())) != b""
+    assert peer.receive(seal.seal(mine, now * 1000, now, PUSH, signed.packed)) == b""
+    assert peer.receive(seal.seal(mine, now * 1000 + 1, now, PUSH, good.packed)) != b""
 
 
 def test_a_model_that_was_learnt_from_what_is_now_forbidden_begins_anew(real: RealNetwork) -> None:
@@ -207,6 +207,38 @@ def test_a_peer_that_does_not_answer_leaves_the_view_and_the_slots(real: RealNet
     assert gone not in peer.file.state.view
     assert gone not in peer.file.sampler.slots
     assert gone not in peer.file.sampler.view
+
+
+def live_a_period(real: RealNetwork, present: list[int], reached: bool = True) -> None:
+    """Let some peers do what a runner does in a period; those who are not present do not answer."""
+    for at in present:
+        peer = real.peers[at]
+        for sends in (peer.exchange_records, peer.begin_period):
+            for send in sends():
+                is_there = reached and send.number in present
+                peer.settle(send, real.peers[send.number].receive(send.content) if is_there else None)
+        peer.end_period()
+
+
+@pytest.mark.parametrize("lonely", [0, 3], ids=["at once", "after three periods without a network"])
+def test_who_was_away_for_a_month_meets_the_others_again(real: RealNetwork, lonely: int) -> None:
+    everyone, others = [0, 1, 2, 3], [1, 2, 3]
+    live_a_period(real, everyone)
+    for _ in range(5):
+        real.clock.now += timedelta(days=6)
+        live_a_period(real, others)
+    now = real.clock().timestamp()
+    back = real.peers[0].file
+    assert all(record.expires < now for record in back.records.values())
+    for _ in range(lonely):
+        live_a_period(real, [0], reached=False)
+    read = back.received
+    for _ in range(3):
+        live_a_period(real, everyone)
+        real.clock.now += timedelta(minutes=1)
+    assert back.received > read
+    assert {number for number, record in back.records.items() if record.expires > now} == {1, 2, 3}
+    assert all(0 in real.peers[at].file.records for at in others)
 
 
 def test_a_full_disk_changes_nothing_and_is_reported(real: RealNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
