@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from tacit.errors import EvaluationError
 from tacit.evaluation.config import EvaluationConfig
@@ -19,6 +18,7 @@ from tacit.evaluation.metrics import Positions, Values, accuracy_metrics
 from tacit.kernels.candidates import count_rivals, draw_candidates
 from tacit.kernels.llvm.denormals import flush_denormals
 from tacit.kernels.topk import NOT_FOUND, auc_rows, rank_rows
+from tacit.numerics import one_blas_thread
 from tacit.random import Key
 from tacit.types import Array, Floats
 
@@ -51,7 +51,7 @@ def rank_in_blocks(work: Callable[[NDArray[np.int64]], None], rows: NDArray[np.i
                 stopped.set()
 
     taking = threading.Lock()
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads, initializer=flush_denormals) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads, initializer=flush_denormals) as pool:
         try:
             for future in [pool.submit(drain) for _ in range(threads)]:
                 future.result()

@@ -9,17 +9,26 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tacit.kernels.llvm.groups import LANES, lowest_bit, raise_groups, reaching
+
 MASKED = np.int32(-(2**31))  # what no finite score becomes: an item that is not a candidate
 _ABS = np.int32(0x7FFFFFFF)
 _NOT_FINITE = np.int32(0x7F800000)  # bits of infinity; NaN has more
-_GROUPS = 256  # of items at least: few enough to be in cache, many enough that a group has few items
 _GROUPS_PER_PLACE = 8  # of a list: the best items of a row are then in about as many groups
+_FOLD = 4  # groups to one of those that the threshold is found by: so many more places of a list, still
 _SPARE = 3  # groups that may be searched in vain: a closer threshold would cost more than they do
+_LEAST = np.int64(MASKED) << 32  # a word without a candidate
+_AT_ONCE = 16  # words
 _FEW = 64  # words: so many are compared each with each, which vectorises
-_SHORT = 256  # held-out items
 NOT_FOUND = 2**31 - 1  # how many candidates are better than an item that is not within the longest list
 _SIGN = np.int32(31)
 _ZERO = np.int32(0)
+
+
+@njit(inline="always")
+def _whole(n, unit):
+    """Return the least multiple of a unit, at least one, that n fits into."""
+    return max(1, (n + unit - 1) // unit) * unit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -34,13 +43,6 @@ def _load(bits, seen, keys):
     for item in seen:
         keys[item] = MASKED
     return largest < _NOT_FINITE
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _raise_to(tops, keys):
-    """Raise each of `tops` to the key at its place."""
-    for group in range(tops.size):
-        tops[group] = max(tops[group], keys[group])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -75,28 +77,32 @@ def _threshold(tops, k):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _find(keys, tops, threshold, groups, found):
-    """Write the items whose keys reach the threshold into `found`; returns how many. Without branches in its loops."""
-    n_found, n_reach, n_groups = 0, 0, tops.size
-    for group in range(n_groups):
-        groups[n_reach] = group
-        n_reach += tops[group] >= threshold
-    for at in range(n_reach):
-        for item in range(groups[at], keys.size, n_groups):
-            found[n_found] = item
-            n_found += keys[item] >= threshold
+def _find(keys, tops, threshold, found):
+    """Write the items whose keys reach the threshold into `found`; returns how many."""
+    n_found = 0
+    for start in range(0, tops.size, LANES):
+        left = reaching(tops, start, threshold)
+        while left != 0:
+            group = start + lowest_bit(left)
+            left &= left - np.uint64(1)
+            for item in range(group, keys.size, tops.size):  # without a branch
+                found[n_found] = item
+                n_found += keys[item] >= threshold
     return n_found
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sort_few(words, best):
-    """Put each word at the place that as many larger ones give it. No two words are equal."""
-    for word in words:
+def _sort_few(words, n, best):
+    """Put each of n words at the place that as many larger ones give it. No two are equal; what follows is changed."""
+    end = _whole(n, _AT_ONCE)
+    words[n:end] = _LEAST
+    for at in range(n):
         place = 0
-        for other in words:
-            place += other > word
+        for start in range(0, end, _AT_ONCE):
+            for other in range(_AT_ONCE):  # a known number of times: this becomes a few vectors
+                place += words[start + other] > words[at]
         if place < best.size:
-            best[place] = word
+            best[place] = words[at]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -114,24 +120,24 @@ def _sort_many(words, best):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _best(keys, tops, order, shift, groups, found, words, best):
+def _best(keys, order, shift, room, best):
     """Fill `best` with the largest (key, place) words, descending; places without a candidate keep the least word.
 
-    Items are grouped by their remainder modulo `tops.size`; `tops` becomes the largest key of each group, so that few
-    groups have to be searched. `keys` is padded to whole rows of groups. The place of an item among tied ones is
-    order[item] + shift, counted around the end of the catalogue. `groups`, `found` and `words` are room to work in.
+    Items are grouped by their remainder modulo the number of groups, and these again, so that few counts give a
+    threshold and few groups have to be searched. `keys` is padded to whole rows of groups. The place of an item among
+    tied ones is order[item] + shift, counted around the end of the catalogue. `room` is to work in.
     """
-    k, n, n_groups = best.size, order.size, tops.size
-    tops[:] = keys[:n_groups]
-    for start in range(n_groups, keys.size, n_groups):
-        _raise_to(tops, keys[start : start + n_groups])
-    n_found = _find(keys, tops, max(_threshold(tops, k), np.int32(MASKED + 1)), groups, found)
+    tops, supers, found, words = room
+    k, n = best.size, order.size
+    raise_groups(keys, tops)
+    raise_groups(tops, supers)
+    n_found = _find(keys, tops, max(_threshold(supers, k), np.int32(MASKED + 1)), found)
     for at in range(n_found):
         place = order[found[at]] + shift
         words[at] = (np.int64(keys[found[at]]) << 32) | (place - n if place >= n else place)
-    best[:] = np.int64(MASKED) << 32
+    best[:] = _LEAST
     if n_found <= _FEW:
-        _sort_few(words[:n_found], best)
+        _sort_few(words, n_found, best)
     else:
         _sort_many(words[:n_found], best)
 
@@ -154,27 +160,26 @@ def _places(keys, best, truth, better, tied):
     k = best.size
     last = np.int32(best[k - 1] >> 32)
     tied_with_last = -1  # counted over the row at most once, and only if a held-out item is in that group
-    for t in range(truth.size):
-        above, equal = NOT_FOUND, 1
-        item = truth[t]
+    better[:], tied[:], n_found = NOT_FOUND, 1, 0
+    for item in truth:
         key = keys[item] if item >= 0 else MASKED
-        if key != MASKED and key >= last:
-            above, equal = 0, 0
-            for q in range(k):
-                other = np.int32(best[q] >> 32)
-                if other > key:
-                    above += 1
-                elif other == key:
-                    equal += 1
-            if key == last:
-                if tied_with_last < 0:
-                    tied_with_last = _count_equal(keys, key)
-                equal = tied_with_last
-        at = t
+        if key < last or key == MASKED:
+            continue
+        above, equal = 0, 0
+        for q in range(k):
+            other = np.int32(best[q] >> 32)
+            above += other > key
+            equal += other == key
+        if key == last:
+            if tied_with_last < 0:
+                tied_with_last = _count_equal(keys, key)
+            equal = tied_with_last
+        at = n_found
         while at > 0 and better[at - 1] > above:
             better[at], tied[at] = better[at - 1], tied[at - 1]
             at -= 1
         better[at], tied[at] = above, equal
+        n_found += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -187,16 +192,16 @@ def rank_rows(bits, rows, seen_ptr, seen, truth_ptr, truth, order, item_at, shif
     aligned with `truth_ptr` and ascending within a client (see `_places`).
     """
     n, k = bits.shape[1], top.shape[1]
-    n_groups = min(n, max(_GROUPS, _GROUPS_PER_PLACE * k))
-    keys = np.full((n + n_groups - 1) // n_groups * n_groups, MASKED, np.int32)
-    tops, groups = np.empty(n_groups, np.int32), np.empty(n_groups + 1, np.int32)
+    n_groups = _whole(min(n, _GROUPS_PER_PLACE * k), _FOLD * LANES)
+    keys = np.full(_whole(n, n_groups), MASKED, np.int32)
+    tops, supers = np.empty(n_groups, np.int32), np.empty(n_groups // _FOLD, np.int32)
     found, words = np.empty(keys.size + 1, np.int32), np.empty(keys.size, np.int64)
-    best = np.empty(k, np.int64)
+    room, best = (tops, supers, found, words), np.empty(k, np.int64)
     for b in range(rows.size):
         u = rows[b]
         if not _load(bits[b], seen[seen_ptr[u] : seen_ptr[u + 1]], keys):
             return b
-        _best(keys, tops, order, shifts[u], groups, found, words, best)
+        _best(keys, order, shifts[u], room, best)
         for q in range(best.size):
             is_padding = np.int32(best[q] >> 32) == MASKED
             at = (best[q] & 0xFFFFFFFF) - shifts[u]
@@ -242,38 +247,42 @@ def auc_rows(bits, rows, seen_ptr, seen, truth_ptr, truth, auc):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _holds(own, item):
-    """Whether the ascending array holds the item; a short one is compared whole, which vectorises."""
-    if own.size <= _SHORT:
-        equal = _ZERO
-        for other in own:
-            equal |= np.int32(other == item)
-        return equal != 0
-    at = np.searchsorted(own, item)
-    return at < own.size and own[at] == item
+def _mark(largest):
+    """Return a note for each item, and for -1, by which user it was last marked: by none."""
+    return np.full(largest + 2, -1, np.int64)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _largest(items):
+    largest = np.int64(-1)
+    for item in items.flat:
+        largest = max(largest, np.int64(item))
+    return largest
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def listed_truth(top, truth_ptr, truth):
-    """Return [users, k]: whether each listed item is held out for that user; `truth` ascends within a user."""
+    """Return [users, k]: whether each listed item is held out for that user."""
     found = np.zeros(top.shape, np.bool_)
+    marked_by = _mark(max(_largest(top), _largest(truth)))
     for u in range(top.shape[0]):
-        own = truth[truth_ptr[u] : truth_ptr[u + 1]]
+        for t in range(truth_ptr[u], truth_ptr[u + 1]):
+            marked_by[truth[t]] = u
         for q in range(top.shape[1]):
-            found[u, q] = top[u, q] >= 0 and _holds(own, top[u, q])
+            found[u, q] = top[u, q] >= 0 and marked_by[top[u, q]] == u
     return found
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def seen_before(truth_ptr, truth, seen_ptr, seen):
-    """Return [H]: whether each held-out item is in the user's own history; both ascend."""
+    """Return [H]: whether each held-out item is in the user's own history."""
     found = np.zeros(truth.size, np.bool_)
+    marked_by = _mark(max(_largest(truth), _largest(seen)))
     for u in range(truth_ptr.size - 1):
-        at, end = seen_ptr[u], seen_ptr[u + 1]
+        for e in range(seen_ptr[u], seen_ptr[u + 1]):
+            marked_by[seen[e]] = u
         for t in range(truth_ptr[u], truth_ptr[u + 1]):
-            while at < end and seen[at] < truth[t]:
-                at += 1
-            found[t] = at < end and seen[at] == truth[t]
+            found[t] = marked_by[truth[t]] == u
     return found
 
 
@@ -281,7 +290,9 @@ def seen_before(truth_ptr, truth, seen_ptr, seen):
 def is_distinct(ptr, items):
     """Whether the items of every user ascend, each once; items outside the catalogue (-1) may repeat."""
     for u in range(ptr.size - 1):
-        for j in range(ptr[u] + 1, ptr[u + 1]):
-            if items[j] < items[j - 1] or (items[j] == items[j - 1] and items[j] >= 0):
-                return False
+        wrong = _ZERO
+        for j in range(ptr[u] + 1, ptr[u + 1]):  # to the end of the user: this vectorises
+            wrong |= np.int32(items[j] <= items[j - 1]) & np.int32((items[j] != items[j - 1]) | (items[j] >= 0))
+        if wrong != 0:
+            return False
     return True
