@@ -17,6 +17,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from numpy.typing import NDArray
@@ -34,7 +36,7 @@ from tacit.methods.registry import remember
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason, refuse_unknown_items
 from tacit.updates import PeerModels, Release, Ring, Total, UpdatePlan
 
 if TYPE_CHECKING:
@@ -82,9 +84,27 @@ class Centralised(Method):
 
     kind = "centralised"
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Let `fit` refuse histories of another catalogue before a kernel reads them, whoever calls it."""
+        super().__init_subclass__(**given)
+        if "fit" in vars(cls):
+            cls.fit = _with_known_items(vars(cls)["fit"])  # type: ignore[method-assign, assignment]
+
     @abstractmethod
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
         """Yield the model after each pass."""
+
+
+Fit = Callable[[Any, Clients, Catalog, Key], Iterator[Model]]
+
+
+def _with_known_items(fit: Fit) -> Fit:
+    @wraps(fit)
+    def checked(self: Any, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
+        refuse_unknown_items(clients, catalog)
+        return fit(self, clients, catalog, key)
+
+    return checked
 
 
 @dataclass(frozen=True)
@@ -363,8 +383,26 @@ def _check_class(name: str, cls: type) -> None:
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:
         raise ConfigError(f"Method '{name}': {cls.__name__} has no {', '.join(missing)}.", "Define what is missing.")
+    base = next(kind for kind in kinds if issubclass(cls, kind))
+    for part in sorted(getattr(base, "__abstractmethods__", ())):
+        _check_parameters(name, cls, part, base)
     if not (cls.__doc__ or "").strip():
         raise ConfigError(f"Method '{name}': {cls.__name__} has no docstring.", "Add one: lists show its first line.")
+
+
+def _check_parameters(name: str, cls: type, part: str, base: type) -> None:
+    """Refuse a part that takes its arguments in another order: they are handed over by their places."""
+    wanted, seen = getattr(base, part), getattr(cls, part)
+    if not callable(wanted) or not callable(seen):
+        return
+    parameters = list(signature(seen).parameters.values())
+    taken, expected = [one.name for one in parameters], list(signature(wanted).parameters)
+    misplaced = any(found in expected and found != here for found, here in zip(taken, expected, strict=False))
+    if misplaced or (len(taken) != len(expected) and not any(one.kind is one.VAR_POSITIONAL for one in parameters)):
+        raise ConfigError(
+            f"Method '{name}': {cls.__name__}.{part} takes ({', '.join(taken)}), not ({', '.join(expected)}).",
+            "Take the arguments in this order.",
+        )
 
 
 def build_federated(name: str, config: Config | None = None) -> Federated:
