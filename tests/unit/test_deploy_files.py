@@ -48,6 +48,13 @@ def test_rules_and_panels_name_metrics_that_there_are(name: str) -> None:
     yaml.safe_load(text)
 
 
+def test_rules_ask_for_states_that_rounds_have() -> None:
+    metrics = pytest.importorskip("tacit.field.metrics")
+    states = re.findall(r'state="(\w+)"', (DEPLOY / "alerts.yml").read_text(encoding="utf-8"))
+    assert len(states) == 2
+    assert set(states) <= set(metrics.ROUND_STATES)
+
+
 def test_every_file_that_is_mounted_or_read_is_there() -> None:
     mounts = [volume for service in COMPOSE["services"].values() for volume in service.get("volumes", [])]
     files = [mount.split(":")[0] for mount in mounts if mount.startswith(".")]
@@ -132,14 +139,14 @@ def test_the_routers_commands_make_a_member_that_listens_and_ends_as_it_is_told(
 
         def answers() -> bool:
             ended = router.poll() is not None
-            return ended or subprocess.run([sys.executable, *asked], capture_output=True).returncode == 0
+            return ended or subprocess.run([sys.executable, *asked], capture_output=True, timeout=LONG).returncode == 0
 
         wait_until(answers, LONG, "the router is healthy")
-        assert router.poll() is None, router.communicate()[0]
+        assert router.poll() is None, router.communicate(timeout=LONG)[0]
         (signal_name,) = re.findall(r"^STOPSIGNAL (\w+)$", ROUTER, re.MULTILINE)
         router.send_signal(getattr(signal, signal_name))
         said, _ = router.communicate(timeout=LONG)
         assert router.returncode in (0, 130), said
     finally:
         router.kill()
-        router.communicate()
+        router.communicate(timeout=LONG)

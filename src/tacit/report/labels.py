@@ -73,7 +73,7 @@ def name_points(
             cost += (0.0 if inside else 25.0) + (2.0 if has_line else 0.0)
             if has_line:
                 end = point + np.array([dx, dy]) * scale
-                cost += 30.0 * _crossed(point, end, [other for place, other in enumerate(taken) if place != at])
+                cost += 30.0 * _count_crossed(point, end, [other for place, other in enumerate(taken) if place != at])
             if best is None or cost < best[0]:
                 best = (cost, dx, dy, box, has_line)
         assert best is not None
@@ -93,7 +93,7 @@ def _is_nearer_another(box: Bbox, points: Floats, own: int) -> bool:
     return bool((np.delete(distances, own) < 1.5 * distances[own]).any())
 
 
-def _crossed(start: Floats, end: Floats, boxes: Sequence[Bbox]) -> int:
+def _count_crossed(start: Floats, end: Floats, boxes: Sequence[Bbox]) -> int:
     """Return how many boxes a line goes through."""
     steps = start + np.linspace(0, 1, 20)[:, None] * (end - start)
     return sum(any(box.contains(x, y) for x, y in steps) for box in boxes)

@@ -76,8 +76,14 @@ def test_names_of_points_do_not_cover_each_other(twelve: dict[str, Figure]) -> N
 
 
 TOUR = {  # of `tacit demo`: coverage and NDCG@10, of which several are close together
-    **{"als": (191, 0.2135), "fed-svd": (191, 0.2076), "ease": (227, 0.2003), "user-knn": (245, 0.1930)},
-    **{"pure-svd": (163, 0.1908), "bpr-mf": (462, 0.1902), "fpl": (418, 0.1817), "item-knn": (642, 0.1653)},
+    "als": (191, 0.2135),
+    "fed-svd": (191, 0.2076),
+    "ease": (227, 0.2003),
+    "user-knn": (245, 0.1930),
+    "pure-svd": (163, 0.1908),
+    "bpr-mf": (462, 0.1902),
+    "fpl": (418, 0.1817),
+    "item-knn": (642, 0.1653),
 }
 
 
