@@ -10,7 +10,8 @@ import pytest
 
 from helpers.waiting import LONG
 from tacit.errors import ConfigError
-from tacit.methods.base import build_federated, methods, register
+from tacit.methods.base import Federated, build_federated, methods, register
+from tacit.methods.parts.class_check import check_class
 from tacit.testing import make_clients, two_tastes
 from tacit.types import Config
 
@@ -69,6 +70,13 @@ def test_a_part_that_takes_its_arguments_in_another_order_is_refused() -> None:
         def plan(self, model, clients):  # type: ignore[no-untyped-def]
             return None
 
+    class More(type(build_federated("fed-gmf"))):  # type: ignore[misc]
+        """Can take more."""
+
+        def plan(self, model, clients, key, more=None):  # type: ignore[no-untyped-def]
+            return super().plan(model, clients, key)
+
+    check_class("more", More, (Federated,))
     for wrong, part in ((Swapped, "learn"), (Short, "plan")):
         with pytest.raises(ConfigError, match=part):
             register("swapped", Config)(wrong)

@@ -18,12 +18,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
 from tacit.errors import ConfigError
+from tacit.methods.parts.class_check import check_class
 from tacit.methods.parts.growth import Growth, grow_arrays
 from tacit.methods.registry import Entry as Entry
 from tacit.methods.registry import Kind as Kind
@@ -365,44 +365,11 @@ def register(name: str, config: type[Config]) -> Callable[[T], T]:
     """Class decorator: make a method known under `name`, with `config` as its options."""
 
     def keep(cls: T) -> T:
-        _check_class(name, cls)
+        check_class(name, cls, (Centralised, Federated, Gossip))
         remember(name, config, cls)
         return cls
 
     return keep
-
-
-def _check_class(name: str, cls: type) -> None:
-    """Refuse a class that is no whole method, and say which part is missing."""
-    kinds = (Centralised, Federated, Gossip)
-    if not issubclass(cls, kinds):
-        raise ConfigError(
-            f"Method '{name}': {cls.__name__} is none of {', '.join(kind.__name__ for kind in kinds)}.",
-            "Derive it from one of the three classes in tacit.methods.base.",
-        )
-    missing = sorted(getattr(cls, "__abstractmethods__", ()))
-    if missing:
-        raise ConfigError(f"Method '{name}': {cls.__name__} has no {', '.join(missing)}.", "Define what is missing.")
-    base = next(kind for kind in kinds if issubclass(cls, kind))
-    for part in sorted(getattr(base, "__abstractmethods__", ())):
-        _check_parameters(name, cls, part, base)
-    if not (cls.__doc__ or "").strip():
-        raise ConfigError(f"Method '{name}': {cls.__name__} has no docstring.", "Add one: lists show its first line.")
-
-
-def _check_parameters(name: str, cls: type, part: str, base: type) -> None:
-    """Refuse a part that takes its arguments in another order: they are handed over by their places."""
-    wanted, seen = getattr(base, part), getattr(cls, part)
-    if not callable(wanted) or not callable(seen):
-        return
-    parameters = list(signature(seen).parameters.values())
-    taken, expected = [one.name for one in parameters], list(signature(wanted).parameters)
-    misplaced = any(found in expected and found != here for found, here in zip(taken, expected, strict=False))
-    if misplaced or (len(taken) != len(expected) and not any(one.kind is one.VAR_POSITIONAL for one in parameters)):
-        raise ConfigError(
-            f"Method '{name}': {cls.__name__}.{part} takes ({', '.join(taken)}), not ({', '.join(expected)}).",
-            "Take the arguments in this order.",
-        )
 
 
 def build_federated(name: str, config: Config | None = None) -> Federated:
