@@ -135,6 +135,9 @@ def _advice(option: str, field: FieldInfo | None, kind: Any, seen: Any) -> str:
         return f"Did you mean '{close[0]}'?"
     if any(get_origin(arm) in (tuple, list) and type(seen) is get_args(arm)[0] for arm in arms):
         return f"Write [{seen}]."
+    if isinstance(seen, dict) and seen and any(get_origin(arm) in (tuple, list) for arm in arms):
+        inner = next(iter(seen))
+        return f"Write {option}=[{{...}}]; then {option}.0.{inner} is an option of its first entry."
     for arm in arms:
         if _is_section(arm):
             name, _, value = seen.replace(":", " ", 1).partition(" ") if isinstance(seen, str) else ("", "", "")

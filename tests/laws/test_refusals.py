@@ -95,6 +95,7 @@ def test_nor_a_wrong_value_of_a_method(name: str) -> None:
         ({"name": "my run"}, "option 'name' cannot be 'my run'."),
         ({"evaluation": {"k": True}}, "option 'evaluation.k' takes a list of whole numbers, not true."),
         ({"privacy": [{"name": "disclose", "pii": 1}]}, "here has no option 'privacy.0.pii'. Did you mean 'pi'?"),
+        ({"privacy": {"bound": 1}}, "Write privacy=[{...}]; then privacy.0.bound is an option of its first entry."),
         ({"runtime": {"rounds": {"robust": {"rule": "medan"}}}}, "Did you mean 'median'?"),
     ],
     ids=lambda value: "" if isinstance(value, str) else str(value),

@@ -116,6 +116,7 @@ def test_the_name_of_an_experiment_does_not_change_its_folder() -> None:
     one = tacit.Experiment(method="ease")
     assert folder_name(one) == folder_name(one.model_copy(update={"name": "another"}))
     assert folder_name(one) != folder_name(one.model_copy(update={"seed": 1}))
+    assert folder_name(tacit.Experiment(method="ease", data={"source": "my plays.csv"})).startswith("my_plays-ease-42-")
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_data_is_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import yaml
 
 from helpers.waiting import LONG
 from tacit.cli.app import app, import_commands
-from tacit.methods.base import build_federated
+from tacit.methods.base import Federated, build_federated
 from tacit.protocols.federated import UpdatePath, device_round
 from tacit.random import Key
 from tacit.studies.base import reproductions
@@ -108,6 +109,14 @@ def test_the_contract_of_methods_runs_as_printed_and_its_stage_is_one() -> None:
         assert np.array_equal(added.sums["items"], total.sums["items"])
         rows.append(len(message.tables["items"][1]))
     assert 0.4 < rows[0] / rows[1] < 0.6
+
+
+def test_the_contract_names_the_arguments_of_each_part_in_their_order() -> None:
+    text = (ROOT / "docs/methods/README.md").read_text(encoding="utf-8")
+    printed = re.findall(r"^def (\w+)\((.+)\) ->", text, re.MULTILINE)
+    assert {name for name, _ in printed} == Federated.__abstractmethods__
+    for name, arguments in printed:
+        assert arguments.split(", ") == list(inspect.signature(getattr(Federated, name)).parameters), name
 
 
 @pytest.mark.slow

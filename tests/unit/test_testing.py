@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 from helpers.waiting import LONG
+from tacit.errors import ConfigError
+from tacit.methods.base import Federated, build_federated, methods, register
+from tacit.methods.parts.class_check import check_class
 from tacit.testing import make_clients, two_tastes
+from tacit.types import Config
 
 
 def test_histories_become_clients_with_sorted_items() -> None:
@@ -52,3 +56,29 @@ def test_a_seed_gives_one_cohort() -> None:
 def test_it_needs_no_package_that_only_tests_need() -> None:
     code = "import sys, tacit.testing; sys.exit(bool({'pytest', 'hypothesis'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], timeout=LONG).returncode == 0
+
+
+def test_a_part_that_takes_its_arguments_in_another_order_is_refused() -> None:
+    class Swapped(type(build_federated("fed-gmf"))):  # type: ignore[misc]
+        """Takes the key before the plan."""
+
+        def learn(self, model, clients, key, plan, sink):  # type: ignore[no-untyped-def]
+            return super().learn(model, clients, plan, sink, key)
+
+    class Short(type(build_federated("fed-gmf"))):  # type: ignore[misc]
+        """Does not take the key."""
+
+        def plan(self, model, clients):  # type: ignore[no-untyped-def]
+            return None
+
+    class More(type(build_federated("fed-gmf"))):  # type: ignore[misc]
+        """Can take more."""
+
+        def plan(self, model, clients, key, more=None):  # type: ignore[no-untyped-def]
+            return super().plan(model, clients, key)
+
+    check_class("more", More, (Federated,))
+    for wrong, part in ((Swapped, "learn"), (Short, "plan")):
+        with pytest.raises(ConfigError, match=part):
+            register("swapped", Config)(wrong)
+    assert "swapped" not in methods()

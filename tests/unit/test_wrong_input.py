@@ -208,6 +208,7 @@ def test_histories_meet_the_catalogue_that_they_were_made_with(clients: tacit.Cl
     options = build("ease").config  # type: ignore[attr-defined]
     for act in (
         lambda: next(passes(build("bpr-mf"), clients, other, key)),
+        lambda: next(build("bpr-mf").fit(clients, other, key)),  # type: ignore[attr-defined]
         lambda: next(passes(build("pepper"), clients, other, key)),
         lambda: next(simulate(path, clients, other, key)),
         lambda: check_federated(build("fpl"), clients, other),  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -141,7 +142,8 @@ def fit(
     shell.screen.say(
         f"{model.name} has learnt from all {len(model.clients.items):,} interactions of {len(model.clients):,} users."
     )
-    shell.screen.say(f"Model: {out}\nTry: tacit recommend {out} --user {model.user_ids[0]}")
+    try_it = shlex.join(["tacit", "recommend", str(out), "--user", str(model.user_ids[0])])
+    shell.screen.say(f"Model: {out}\nTry: {try_it}")
 
 
 @app.command(epilog="Example: tacit export model --out exported")
@@ -167,7 +169,7 @@ def export(
     if onnx:
         shell.screen.say(f"Input of {out / 'model.onnx'}: {about['input']}, one row for each user. Output: scores.")
     else:
-        shell.screen.say(f"Try: python {out / 'scorer.py'} {out} 10 ITEM ITEM")
+        shell.screen.say(f"Try: {shlex.join(['python', str(out / 'scorer.py'), str(out), '10', 'ITEM', 'ITEM'])}")
 
 
 def _refuse_full(out: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from html import escape
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.data.clock import DateOrder, Where, to_seconds
 from tacit.data.graph_files import GraphFile, read_triples
+from tacit.data.row_warnings import SPACES
 from tacit.data.words import entity_words
 from tacit.errors import DataError
 from tacit.types import Array, Catalog, Config, Interactions, Labels, Triples, Vocabulary, offsets
@@ -127,6 +128,16 @@ class Tables:
     warnings: tuple[str, ...] = ()
     before_1970: bool = False  # only where a named dataset is known to hold such dates
     dates: DateOrder = "auto"
+
+    def strip_ids(self) -> Tables:
+        """Return the tables without spaces around ids of users and items."""
+        texts = [role for role in ("user", "item") if self.log.schema[role] == pl.String]
+        log = self.log.with_columns(pl.col(role).str.strip_chars() for role in texts)
+        items = self.items
+        if items is not None and items.schema["item"] == pl.String:  # sorted: the rows come in no order
+            bare = items.sort("item").with_columns(pl.col("item").str.strip_chars())
+            items = bare.unique("item", keep="first", maintain_order=True)
+        return replace(self, log=log, items=items, warnings=tuple(w for w in self.warnings if SPACES not in w))
 
 
 def assemble(name: str, tables: Tables, origin: str, where: Where | None = None) -> Dataset:

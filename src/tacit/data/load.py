@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from tacit.data.clock import DateOrder
-from tacit.data.dataset import Dataset, assemble
+from tacit.data.dataset import Dataset, Tables, assemble
 from tacit.data.download import DownloadProgress
 from tacit.data.exploration import NOISE, explore
 from tacit.data.fetch import fetch
@@ -39,6 +39,10 @@ class DataConfig(FilterConfig):
     dates: DateOrder = Field(
         "auto",
         description="for your own files: what comes first in dates such as 03/04/2024, where the file does not tell",
+    )
+    strip_ids: bool = Field(
+        False,
+        description="for your own files: remove spaces around ids of users and items, which else are part of them",
     )
     table: str | None = Field(
         None, description="which log of interactions, for datasets with several (lastfm-2k: tags or listens)"
@@ -91,6 +95,8 @@ class DataConfig(FilterConfig):
             raise ValueError(f"'columns' is for your own files; the columns of '{self.source}' are known")
         if self.dates != "auto" and (is_named or self.source == "town"):
             raise ValueError(f"'dates' is for your own files; the dates of '{self.source}' are known")
+        if self.strip_ids and (is_named or self.source == "town"):
+            raise ValueError(f"'strip_ids' is for your own files; the ids of '{self.source}' are known")
         if self.links is not None and not isinstance(self.graph, str):
             raise ValueError("'links' belongs to your own graph; name its file as 'graph'")
         if self.hops == 0 or self.graph is False:
@@ -121,7 +127,7 @@ def load(source: Any = "town", progress: DownloadProgress | None = None, **optio
         return _load_configured(config, progress)
     if is_frame(source):
         config = DataConfig.from_options({"source": "frame", **options}, "data")
-        tables = replace(from_frame(source, config.columns), dates=config.dates)
+        tables = _settle(from_frame(source, config.columns), config)
         return _add_vectors(apply_filters(assemble("frame", tables, "the frame"), config), config)
     if not isinstance(source, str | Path):
         raise DataError(
@@ -186,7 +192,13 @@ def _read(config: DataConfig, progress: DownloadProgress | None) -> Dataset:
         raise DataError(f"There is no file or folder {path}.", "Relative paths start in the current folder.")
     else:
         raise unknown_dataset(config.source)
-    return assemble(path.name, replace(tables, dates=config.dates), str(path), where)
+    return assemble(path.name, _settle(tables, config), str(path), where)
+
+
+def _settle(tables: Tables, config: DataConfig) -> Tables:
+    """Return the tables of one's own file, read as the options say."""
+    settled = replace(tables, dates=config.dates)
+    return settled.strip_ids() if config.strip_ids else settled
 
 
 def _read_named(source: Source, config: DataConfig, progress: DownloadProgress | None) -> Dataset:

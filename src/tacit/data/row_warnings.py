@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 
+SPACES = "only by spaces around"
+
 
 def find_rated(frame: pl.DataFrame, name: str) -> NDArray[np.bool_]:
     """Return which rows have a rating, where there is a column of ratings; else all of them."""
@@ -32,8 +34,10 @@ def warn_of_spaces(frame: pl.DataFrame) -> list[str]:
             labels = frame[role].unique()
             alike = labels.len() - labels.str.strip_chars().n_unique()
             if alike:
-                found.append(
-                    f"{alike:,} {role} id{'s differ' if alike > 1 else ' differs'} from another only by spaces around "
-                    "it, and counts as another one. Remove the spaces if they mean nothing."
+                what = (
+                    f"ids differ from others {SPACES} them, and count as others"
+                    if alike > 1
+                    else f"id differs from another {SPACES} it, and counts as another one"
                 )
+                found.append(f"{alike:,} {role} {what}. If the spaces mean nothing, set data.strip_ids=true.")
     return found

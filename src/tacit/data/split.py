@@ -75,7 +75,7 @@ def split(dataset: Dataset, config: SplitConfig, key: Key) -> Split:
     if not (parts == TRAIN).any():
         raise DataError(f"The split of '{dataset.name}' leaves nothing to train on.", "Lower split.test.")
     found = _build(dataset, parts, config)
-    return replace(found, notes=(*notes, *found.notes), cold=cold)
+    return replace(found, notes=(*dataset.warnings, *notes, *found.notes), cold=cold)
 
 
 def draw_cold_items(n_items: int, config: SplitConfig, key: Key) -> dict[str, NDArray[np.int32]]:

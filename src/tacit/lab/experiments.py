@@ -286,9 +286,13 @@ def _without_name(experiment: Experiment) -> str:
 
 
 def folder_name(experiment: Experiment) -> str:
-    """Return the same folder name for the same configuration, whatever its name: data, method, seed, fingerprint."""
+    """Return the same folder name for the same configuration, whatever its name: data, method, seed, fingerprint.
+
+    It has no spaces, so that it needs no quotes in a shell.
+    """
     fingerprint = hashlib.blake2b(_without_name(experiment).encode(), digest_size=4).hexdigest()
-    return f"{Path(experiment.data.source).stem}-{experiment.method.name}-{experiment.seed}-{fingerprint}"
+    source = "_".join(Path(experiment.data.source).stem.split())
+    return f"{source}-{experiment.method.name}-{experiment.seed}-{fingerprint}"
 
 
 class _Log:

@@ -17,11 +17,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
 from tacit.errors import ConfigError
+from tacit.methods.parts.class_check import check_class
 from tacit.methods.parts.growth import Growth, grow_arrays
 from tacit.methods.registry import Entry as Entry
 from tacit.methods.registry import Kind as Kind
@@ -34,7 +36,7 @@ from tacit.methods.registry import remember
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason, refuse_unknown_items
 from tacit.updates import PeerModels, Release, Ring, Total, UpdatePlan
 
 if TYPE_CHECKING:
@@ -82,9 +84,27 @@ class Centralised(Method):
 
     kind = "centralised"
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Let `fit` refuse histories of another catalogue before a kernel reads them, whoever calls it."""
+        super().__init_subclass__(**given)
+        if "fit" in vars(cls):
+            cls.fit = _with_known_items(vars(cls)["fit"])  # type: ignore[method-assign, assignment]
+
     @abstractmethod
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
         """Yield the model after each pass."""
+
+
+Fit = Callable[[Any, Clients, Catalog, Key], Iterator[Model]]
+
+
+def _with_known_items(fit: Fit) -> Fit:
+    @wraps(fit)
+    def checked(self: Any, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
+        refuse_unknown_items(clients, catalog)
+        return fit(self, clients, catalog, key)
+
+    return checked
 
 
 @dataclass(frozen=True)
@@ -345,26 +365,11 @@ def register(name: str, config: type[Config]) -> Callable[[T], T]:
     """Class decorator: make a method known under `name`, with `config` as its options."""
 
     def keep(cls: T) -> T:
-        _check_class(name, cls)
+        check_class(name, cls, (Centralised, Federated, Gossip))
         remember(name, config, cls)
         return cls
 
     return keep
-
-
-def _check_class(name: str, cls: type) -> None:
-    """Refuse a class that is no whole method, and say which part is missing."""
-    kinds = (Centralised, Federated, Gossip)
-    if not issubclass(cls, kinds):
-        raise ConfigError(
-            f"Method '{name}': {cls.__name__} is none of {', '.join(kind.__name__ for kind in kinds)}.",
-            "Derive it from one of the three classes in tacit.methods.base.",
-        )
-    missing = sorted(getattr(cls, "__abstractmethods__", ()))
-    if missing:
-        raise ConfigError(f"Method '{name}': {cls.__name__} has no {', '.join(missing)}.", "Define what is missing.")
-    if not (cls.__doc__ or "").strip():
-        raise ConfigError(f"Method '{name}': {cls.__name__} has no docstring.", "Add one: lists show its first line.")
 
 
 def build_federated(name: str, config: Config | None = None) -> Federated:

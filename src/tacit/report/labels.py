@@ -9,10 +9,12 @@ import numpy as np
 
 from tacit.report.comparison import MethodRow
 from tacit.report.marks import shorten_label
+from tacit.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8.8}
 
@@ -57,27 +59,44 @@ def name_points(
     points = axes.transData.transform(np.column_stack([xs, ys]))
     taken = [Bbox.from_bounds(x - 6 * scale, y - 6 * scale, 12 * scale, 12 * scale) for x, y in points]
     frame = axes.get_window_extent()
-    for (label, colour), point, x, y in zip(names, points, xs, ys, strict=True):
+    for at, ((label, colour), point, x, y) in enumerate(zip(names, points, xs, ys, strict=True)):
         text = axes.annotate(shorten_label(label), (x, y), (0, 0), **{**BESIDE, "fontsize": 9.2})
         text.set_in_layout(False)
         size = text.get_window_extent()
-        best: tuple[float, float, float, Bbox] | None = None
+        best: tuple[float, float, float, Bbox, bool] | None = None
         for dx, dy in _PLACES:
             left = point[0] + dx * scale - (size.width if dx < 0 else size.width / 2 if dx == 0 else 0)
             box = Bbox.from_bounds(left, point[1] + dy * scale - size.height / 2, size.width, size.height)
             cost = 40.0 * sum(box.overlaps(other) for other in taken) + float(np.hypot(dx, dy)) / 10
             inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
-            cost += 0.0 if inside else 25.0
+            has_line = float(np.hypot(dx, dy)) > 15 or _is_nearer_another(box, points, at)
+            cost += (0.0 if inside else 25.0) + (2.0 if has_line else 0.0)
+            if has_line:
+                end = point + np.array([dx, dy]) * scale
+                cost += 30.0 * _count_crossed(point, end, [other for place, other in enumerate(taken) if place != at])
             if best is None or cost < best[0]:
-                best = (cost, dx, dy, box)
+                best = (cost, dx, dy, box, has_line)
         assert best is not None
-        _, dx, dy, box = best
+        _, dx, dy, box, has_line = best
         taken.append(box)
         text.set_position((dx, dy))
         text.set_horizontalalignment("right" if dx < 0 else "center" if dx == 0 else "left")
-        if np.hypot(dx, dy) > 15:
+        if has_line:
             arrow = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "alpha": 0.7}
             axes.annotate("", (x, y), (dx, dy), textcoords="offset points", arrowprops=arrow).set_in_layout(False)
+
+
+def _is_nearer_another(box: Bbox, points: Floats, own: int) -> bool:
+    """Say whether a reader could take a name for that of another point: it is about as near, or nearer."""
+    away = np.maximum(np.maximum([box.x0, box.y0] - points, points - [box.x1, box.y1]), 0)
+    distances = np.hypot(away[:, 0], away[:, 1])
+    return bool((np.delete(distances, own) < 1.5 * distances[own]).any())
+
+
+def _count_crossed(start: Floats, end: Floats, boxes: Sequence[Bbox]) -> int:
+    """Return how many boxes a line goes through."""
+    steps = start + np.linspace(0, 1, 20)[:, None] * (end - start)
+    return sum(any(box.contains(x, y) for x, y in steps) for box in boxes)
 
 
 _PLACES: Sequence[tuple[float, float]] = [(8, 0), (-8, 0), (0, 11), (0, -11)] + [

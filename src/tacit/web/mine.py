@@ -34,7 +34,6 @@ from tacit.web.sent import ReleaseSums
 if TYPE_CHECKING:
     from tacit.field.invitations import Invitation
 
-WORD = "erase"
 TERMS = re.compile("[0-9a-f]{64}")  # the digest of a proposal, as the page writes it
 log = logging.getLogger("tacit.field.device")
 
@@ -91,7 +90,7 @@ def routes(view: DeviceView) -> list[Route]:
             "mine",
             "My file",
             sums=sums,
-            word=WORD,
+            word=translate("erase"),
             items=len(view.history),
             proposal=view.device.terms.proposal,
         )
@@ -190,10 +189,10 @@ def routes(view: DeviceView) -> list[Route]:
         return JSONResponse({"state": "waiting" if joining.is_waiting else "over"})
 
     def erase(form: dict[str, str]) -> str:
-        if form.get("word", "").strip().casefold() != WORD:
+        if form.get("word", "").strip().casefold() not in (translate("erase"), "erase"):
             raise ConfigError(
                 "Nothing was erased: the word was not typed.",
-                Sentence("Type “{word}” to erase everything.", word=WORD),
+                Sentence("Type “{word}” to erase everything.", word=translate("erase")),
             )
         for running in (view.participant, view.peer):
             if running is not None:

@@ -57,13 +57,13 @@ class Town:
         sizes = np.bincount(pairs[0])
         user = int(np.flatnonzero(sizes <= MOST_OWN)[np.argmax(sizes[sizes <= MOST_OWN])])
         others = _cohort(pairs[:, pairs[0] != user], catalog.n_items)
-        federation = Federation.create(secrets.token_hex(16), "the town", "fpl", METHOD, catalog)
+        federation = Federation.create(secrets.token_hex(16), "Tacit Town", "fpl", METHOD, catalog)
         town = cls(federation, catalog, others, Key(SEED))
         for at in range(BEFORE):
             progress("the town learns", at, BEFORE)
             town.round()
         town.device = Device.create(path, secrets.token_urlsafe(32), cost=ScryptCost(log_n=12))
-        town.device.join(write_welcome(federation, catalog), "simulated on this machine")
+        town.device.join(write_welcome(federation, catalog), "simulation")
         # the page shows what leaves in a readable round; the simulated server is this program
         town.device.change(lambda before: before.model_copy(update={"masked_only": False}))
         mine = log.users == user

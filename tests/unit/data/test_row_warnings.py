@@ -56,3 +56,24 @@ def test_ids_that_differ_by_spaces_only_are_reported(tmp_path: Path) -> None:
     data = tacit.load(str(path))
     assert len(data.interactions.user_ids) == 3
     assert [warning for warning in data.warnings if "spaces" in warning]
+
+
+def test_spaces_around_ids_can_be_removed(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("user,item,genre\nann,a,x\n ann,b ,y\nbob,a,x\nbob,b,z\n")
+    data = tacit.load(str(path), strip_ids=True)
+    assert data.interactions.user_ids.labels.tolist() == ["ann", "bob"]
+    assert data.catalog.item_ids.labels.tolist() == ["a", "b"]
+    assert data.warnings == ()
+    frame = pl.DataFrame({"user": ["ann ", "ann", "bob"], "item": [1, 2, 3]})
+    assert tacit.load(frame, strip_ids=True).interactions.user_ids.labels.tolist() == ["ann", "bob"]
+    with pytest.raises(tacit.TacitError):
+        tacit.load("town", strip_ids=True)
+
+
+def test_what_reading_left_out_is_a_note_of_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    rows = [f"u{user},i{(user + item) % 9},{item % 3 + 2}" for user in range(12) for item in range(6)]
+    path.write_text("\n".join(["user,item,rating", *rows, "u1,i8,"]))
+    experiment = tacit.Experiment(method="most-popular", split={"kind": "random"})
+    assert [note for note in tacit.run(experiment, path).result["notes"] if "no rating" in note]

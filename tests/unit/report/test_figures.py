@@ -17,7 +17,7 @@ from helpers.report_runs import METHODS, Comparing, made_row
 from helpers.waiting import LONG
 from tacit.report.canvas import keep_layout, legend_below, new_figure, percent_axis, report_style
 from tacit.report.figures import draw, save_figures
-from tacit.report.labels import spread_positions
+from tacit.report.labels import name_points, spread_positions
 from tacit.report.marks import line_styles
 
 pytestmark = pytest.mark.slow
@@ -73,6 +73,39 @@ def test_names_of_points_do_not_cover_each_other(twelve: dict[str, Figure]) -> N
     assert set(boxes) == set(METHODS)
     pairs = [(a, b) for i, a in enumerate(boxes) for b in list(boxes)[:i] if boxes[a].overlaps(boxes[b])]
     assert pairs == []
+
+
+TOUR = {  # of `tacit demo`: coverage and NDCG@10, of which several are close together
+    "als": (191, 0.2135),
+    "fed-svd": (191, 0.2076),
+    "ease": (227, 0.2003),
+    "user-knn": (245, 0.1930),
+    "pure-svd": (163, 0.1908),
+    "bpr-mf": (462, 0.1902),
+    "fpl": (418, 0.1817),
+    "item-knn": (642, 0.1653),
+}
+
+
+def test_a_name_is_by_far_nearest_to_its_own_point_or_a_line_leads_there() -> None:
+    figure, (axes,) = new_figure(3.4)
+    axes.set_xscale("log")
+    axes.scatter(*np.array(list(TOUR.values())).T)
+    axes.set_ylim(-0.01, 0.24)
+    xs, ys = zip(*TOUR.values(), strict=True)
+    name_points(figure, axes, xs, ys, [(name, "#444444") for name in TOUR])
+    figure.draw_without_rendering()
+    points = dict(zip(TOUR, axes.transData.transform(list(TOUR.values())), strict=True))
+    names = [text for text in axes.texts if text.get_text()]
+    lines = {tuple(text.xy) for text in axes.texts if not text.get_text()}
+    assert {text.get_text() for text in names} == TOUR.keys()
+    for text in names:
+        box, own = text.get_window_extent(), text.get_text()
+        middle = np.array([box.x0 + box.x1, box.y0 + box.y1]) / 2
+        half = np.array([box.width, box.height]) / 2
+        away = {name: np.hypot(*np.maximum(np.abs(point - middle) - half, 0)) for name, point in points.items()}
+        others = min(distance for name, distance in away.items() if name != own)
+        assert others >= 1.5 * away[own] or TOUR[own] in lines, own
 
 
 def test_nothing_is_cut_off(comparison: Comparing) -> None:

@@ -198,6 +198,17 @@ def test_a_lost_connection_is_reported_in_the_language_of_the_page(tmp_path: Pat
     assert "example.org:9092 ist nicht erreichbar (ConnectError)." in said
 
 
+@pytest.mark.parametrize(("word", "is_erased"), [("Löschen", True), ("erase", True), ("ja", False)])
+def test_the_word_that_erases_everything_is_one_of_the_language(tmp_path: Path, word: str, is_erased: bool) -> None:
+    device = made(tmp_path / "device.db")
+    with device, serving(build_user_page(DeviceView(device))) as address:
+        device.preferences.language = "de"
+        visitor = Visitor(address)
+        assert "„löschen“" in visitor.get("/mine").text
+        visitor.post("/mine/erase", {"word": word})
+        assert device.is_erased == is_erased
+
+
 def test_an_unknown_language_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device:
         with pytest.raises(ConfigError):
