@@ -308,7 +308,10 @@ def unpack(content: bytes | memoryview) -> dict[str, Array]:
         size = _DTYPES[code].itemsize
         for length in shape:
             size *= length
-        array = np.frombuffer(reader.view(size), _DTYPES[code]).reshape(shape).copy()  # writable, as in a simulation
+        try:
+            array = np.frombuffer(reader.view(size), _DTYPES[code]).reshape(shape).copy()  # writable, as in a simulation
+        except ValueError:  # no elements, and axes that numpy cannot have
+            raise WireError(f"'{name}' has axes that are too long.", AGAIN) from None
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise WireError(f"'{name}' has a number that is not finite.", "Learning at the sender has diverged.")
         found[name], last = array, name
