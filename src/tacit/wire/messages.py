@@ -308,8 +308,8 @@ def unpack(content: bytes | memoryview) -> dict[str, Array]:
         size = _DTYPES[code].itemsize
         for length in shape:
             size *= length
-        try:
-            array = np.frombuffer(reader.view(size), _DTYPES[code]).reshape(shape).copy()  # writable, as in a simulation
+        try:  # the copy is writable, as in a simulation
+            array = np.frombuffer(reader.view(size), _DTYPES[code]).reshape(shape).copy()
         except ValueError:  # no elements, and axes that numpy cannot have
             raise WireError(f"'{name}' has axes that are too long.", AGAIN) from None
         if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -22,7 +22,6 @@ from tacit.field.carriers.enrolment_limits import (
     is_device_key,
 )
 
-
 PUSH, MEMBER = "/v1/fleet/push-object", b"a member's key"
 
 

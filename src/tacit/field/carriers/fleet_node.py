@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives import serialization
 from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest, PullMessagesRequest
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.node_pb2 import Node
-from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from tacit.errors import ConsentError, DeviceError, FieldError, TacitError
+from tacit.field.carriers.bounded_client import BoundedFleetClient
 from tacit.field.carriers.signing import SignedRequests, seconds_ahead
 from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY, DeviceFile
 from tacit.field.directory_notices import fetch_notices, is_noted_revoked
@@ -190,7 +190,7 @@ class FleetNode(ABC):
     def _connect(self) -> Iterator[Any]:
         """Connect inside the block; whatever ends the connection is a FieldError."""
         try:
-            with FleetHttpClient.from_server_address(
+            with BoundedFleetClient.from_server_address(
                 self._address, False, self._roots, interceptors=[self._signing]
             ) as client:
                 yield client
