@@ -328,6 +328,9 @@ def _connection_error(address: str, error: Exception) -> FieldError:
     if "CERTIFICATE_VERIFY_FAILED" in text:
         if "expired" in text:
             return FieldError(Sentence("The certificate of {address} has expired.", address=address), again)
+        if "not yet valid" in text:
+            early = "The certificate of {address} is not valid yet, or this machine's clock is behind."
+            return FieldError(Sentence(early, address=address), again)
         other = "The certificate of {address} is not the one of the invitation, or names another host."
         return FieldError(Sentence(other, address=address), again)
     if isinstance(error, httpx.HTTPStatusError):
