@@ -39,7 +39,7 @@ from tacit.studies.solved_sums import (
     SumSchedule,
     combination_cohorts,
     count_opened,
-    keep_items,
+    draw_part,
     mentions_of_sums,
     scheduled_cohorts,
     solve_sums,
@@ -219,7 +219,7 @@ def _solving(setup: StudySetup) -> list[PublishedRow]:
     n_people, is_own = len(people), own_items(people)
     popular = np.tile(is_own.sum(axis=0).astype(np.float64), (n_people, 1))
     rows = _solved_rows("guesses the popular items", 0, popular, is_own)
-    part = keep_items(people, USUAL_PI, key.child("part"))
+    part = draw_part(people, USUAL_PI, key.child("part"))
     kinds = {"own items": (people, False), "part of them": (part, False), "samples of fed-gmf": (people, True)}
     for name, (policy, size, leaving) in SCHEDULES.items():
         for rounds in SOLVED_ROUNDS[:1] if setup.quick else SOLVED_ROUNDS:
@@ -237,7 +237,7 @@ def _solving(setup: StudySetup) -> list[PublishedRow]:
 def _combination(name: str, policy: DevicePolicy, people: Clients, is_own: NDArray[np.bool_]) -> list[PublishedRow]:
     """Return what a coordinator that chooses four cohorts itself learns of the user that they are about, each in turn.
 
-    Everybody sends all items of their own.
+    All users send all items of their own.
     """
     cohorts, n_people = combination_cohorts(len(people)), len(people)
     opened = cohorts[: count_opened(cohorts, policy)]

@@ -95,7 +95,7 @@ def _with_batch(
     ]
 
 
-def keep_items(people: Clients, share: float, key: Key) -> Clients:
+def draw_part(people: Clients, share: float, key: Key) -> Clients:
     """Return users with a share of their items, drawn once."""
     kept = key.generator().random(len(people.items)) < share
     numbers = np.repeat(np.arange(len(people)), np.diff(people.ptr))[kept]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -95,13 +94,14 @@ def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_answer_by_drops_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_client, "WHOLE_SECONDS", 0.1)
+    over = threading.Event()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         begin(handler)
         while True:
             handler.wfile.write(b"\0")
             handler.wfile.flush()
-            time.sleep(0.02)
+            over.wait(0.02)
 
     with coordinator(answer) as (client, _), pytest.raises(httpx.ReadTimeout):
         client.PullMessages(PullMessagesRequest())

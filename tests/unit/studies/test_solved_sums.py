@@ -11,7 +11,7 @@ from tacit.studies.secure_attacks import ANY, _combination
 from tacit.studies.sheets import value_of
 from tacit.studies.solved_sums import (
     SumSchedule,
-    keep_items,
+    draw_part,
     mentions_of_sums,
     scheduled_cohorts,
     solve_sums,
@@ -47,8 +47,8 @@ def test_all_sums_of_the_default_schedule_name_less_than_a_users_own_items() -> 
 
 
 def test_a_part_of_a_history_is_drawn_once() -> None:
-    part = keep_items(PEOPLE, 0.7, Key(1))
+    part = draw_part(PEOPLE, 0.7, Key(1))
     assert (own_items(part) <= IS_OWN).all()
     assert 0.6 < len(part.items) / len(PEOPLE.items) < 0.8
-    assert (own_items(keep_items(PEOPLE, 0.7, Key(1))) == own_items(part)).all()
-    assert len(keep_items(PEOPLE, 1.0, Key(1)).items) == len(PEOPLE.items)
+    assert (own_items(draw_part(PEOPLE, 0.7, Key(1))) == own_items(part)).all()
+    assert len(draw_part(PEOPLE, 1.0, Key(1)).items) == len(PEOPLE.items)

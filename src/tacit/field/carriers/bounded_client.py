@@ -24,10 +24,10 @@ class BoundedFleetClient(FleetHttpClient):  # type: ignore[misc]  # Flower has n
         super().__init__(*given, **named)
         self._client.follow_redirects = False
         self._client.headers["accept-encoding"] = "identity"
-        self._client.event_hooks = {"response": [_bound]}
+        self._client.event_hooks = {"response": [_limit_content]}
 
 
-def _bound(response: httpx.Response) -> None:
+def _limit_content(response: httpx.Response) -> None:
     """Bound the content of an answer, before any of it is read."""
     response.headers.pop("content-encoding", None)
     response.stream = _BoundedStream(response.stream)

@@ -42,7 +42,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = dict(scope.get("headers", ()))
-        is_large = scope["path"].startswith(FLEET) and self._is_member(_decoded(headers.get(KEY_HEADER, b"")))
+        is_large = scope["path"].startswith(FLEET) and self._is_member(_decode_key(headers.get(KEY_HEADER, b"")))
         most, came, has_begun = (BODY_BYTES if is_large else SHORT_BYTES), 0, False
 
         async def count() -> Any:
@@ -73,7 +73,7 @@ class _BodyError(Exception):
     """A body is too large."""
 
 
-def _decoded(text: bytes) -> bytes:
+def _decode_key(text: bytes) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:
