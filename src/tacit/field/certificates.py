@@ -1,4 +1,8 @@
-"""Certificates for coordinators that have none: an authority of their own, and a server's certificate from it."""
+"""Certificates for coordinators that have none: an authority of their own, and a server's certificate from it.
+
+Devices trust this authority alone, so that dates protect little here. They must not keep out a device whose clock is
+wrong by a year: certificates began long ago, and last two years longer than a coordinator should run without a restart.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,8 @@ from cryptography.x509.oid import NameOID
 
 from tacit.errors import FieldError
 
-AUTHORITY_DAYS, SERVER_DAYS, RENEW_DAYS = 3650, 365, 30
+AUTHORITY_DAYS, SERVER_DAYS, RENEW_DAYS = 3650, 1095, 730
+BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)  # of the validity of every certificate
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ def _sign(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_before(BEGINNING)
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=host is None, path_length=0 if host is None else None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

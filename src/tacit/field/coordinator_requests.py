@@ -53,7 +53,7 @@ class CoordinatorRequests:
             raise DamagedCertificateError(
                 "The certificate of the coordinator is damaged.", "Ask the operator for another line."
             ) from None
-        self._client = httpx.Client(verify=context, timeout=SECONDS)
+        self._client = httpx.Client(verify=context, timeout=SECONDS, headers={"accept-encoding": "identity"})
 
     def __enter__(self) -> Self:
         """Use it until the block ends."""
@@ -81,7 +81,7 @@ class CoordinatorRequests:
     def _ask(self, method: str, path: str, **given: Any) -> CoordinatorAnswer:
         try:
             with self._client.stream(method, f"https://{self.address}{path}", **given) as response:
-                content = read_whole(response.iter_bytes()) if response.status_code == 200 else b""
+                content = read_whole(response.iter_raw()) if response.status_code == 200 else b""
                 return CoordinatorAnswer(response.status_code, content, dict(response.headers))
         except (httpx.InvalidURL, UnicodeError):
             raise DamagedAddressError(

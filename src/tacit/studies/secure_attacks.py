@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DevicePolicyError
 from tacit.field.coordinator import RoundRules
+from tacit.field.device.settings import USUAL_PI
 from tacit.lab.simulation import simulate
 from tacit.methods.base import build_federated, options
 from tacit.numerics import one_blas_thread
@@ -38,6 +39,7 @@ from tacit.studies.solved_sums import (
     SumSchedule,
     combination_cohorts,
     count_opened,
+    draw_part,
     mentions_of_sums,
     scheduled_cohorts,
     solve_sums,
@@ -107,8 +109,9 @@ def attack_study(setup: StudySetup) -> StudyResult:
     )
     notes = [
         f"Solving: {N_SOLVED} users, rounds of the coordinator's own schedule, 95 % of devices connected; "
-        f"where devices leave, {LEAVING:.2%} of them in a round. Combination: four cohorts of the coordinator's "
-        "choice, as many as devices open.",
+        f"where devices leave, {LEAVING:.2%} of them in a round. Part: {USUAL_PI:.0%} of a history, drawn once, as by "
+        "default. Combination: four cohorts of the coordinator's choice, as many as devices open, about each user in "
+        "turn.",
         f"Groups of {_group(setup)}. AUC and P@|K| are means over {TARGETS} users; P@|K|: share of the user's items "
         "among the |K| most probable ones, |K| being how many the user has.",
         "One sum: what it names of each member; what the sum of the others, and what is popular among all other users, "
@@ -216,13 +219,15 @@ def _solving(setup: StudySetup) -> list[PublishedRow]:
     n_people, is_own = len(people), own_items(people)
     popular = np.tile(is_own.sum(axis=0).astype(np.float64), (n_people, 1))
     rows = _solved_rows("guesses the popular items", 0, popular, is_own)
+    part = draw_part(people, USUAL_PI, key.child("part"))
+    kinds = {"own items": (people, False), "part of them": (part, False), "samples of fed-gmf": (people, True)}
     for name, (policy, size, leaving) in SCHEDULES.items():
         for rounds in SOLVED_ROUNDS[:1] if setup.quick else SOLVED_ROUNDS:
             schedule = SumSchedule(rounds, size, leaving)
             cohorts = scheduled_cohorts(n_people, policy, schedule, key.child("schedule", rounds))
             each = sum(len(cohort) for cohort in cohorts) / n_people
-            for kind, samples in (("own items", False), ("samples of fed-gmf", True)):
-                counts = mentions_of_sums(people, cohorts, samples, key.child("counts", rounds))
+            for kind, (sending, samples) in kinds.items():
+                counts = mentions_of_sums(sending, cohorts, samples, key.child("counts", rounds))
                 solved = solve_sums(n_people, cohorts, counts)
                 rows += _solved_rows(f"{name}, {kind}, {rounds} rounds", each, solved, is_own)
         rows += _combination(name, policy, people, is_own)
@@ -230,12 +235,17 @@ def _solving(setup: StudySetup) -> list[PublishedRow]:
 
 
 def _combination(name: str, policy: DevicePolicy, people: Clients, is_own: NDArray[np.bool_]) -> list[PublishedRow]:
-    """Return what a coordinator that chooses four cohorts itself learns of the one user that they are about."""
-    cohorts = combination_cohorts(len(people))
+    """Return what a coordinator that chooses four cohorts itself learns of the user that they are about, each in turn.
+
+    All users send all items of their own.
+    """
+    cohorts, n_people = combination_cohorts(len(people)), len(people)
     opened = cohorts[: count_opened(cohorts, policy)]
-    counts = mentions_of_sums(people, opened, False, Key(0))
-    solved = solve_sums(len(people), opened, counts)
-    return _solved_rows(f"{name}, combination of four", len(opened), solved[:1], is_own[:1])
+    evidence = np.zeros(is_own.shape)
+    for target in range(n_people):
+        about = [tuple((one + target) % n_people for one in cohort) for cohort in opened]
+        evidence[target] = solve_sums(n_people, about, mentions_of_sums(people, about, False, Key(0)))[target]
+    return _solved_rows(f"{name}, combination of four", len(opened), evidence, is_own)
 
 
 def _solved_rows(

@@ -28,7 +28,7 @@ from tacit.protocols.secure_aggregation.device_policy import (
 )
 from tacit.protocols.secure_aggregation.two_stage import RoundContext, SecureAggregationConfig
 from tacit.random import Key
-from tacit.types import Clients, Model
+from tacit.types import Clients, Model, offsets
 
 HERE = 0.95  # share of devices that are connected in a round
 Cohort = tuple[int, ...]
@@ -93,6 +93,14 @@ def _with_batch(
         else one
         for one in devices
     ]
+
+
+def draw_part(people: Clients, share: float, key: Key) -> Clients:
+    """Return users with a share of their items, drawn once."""
+    kept = key.generator().random(len(people.items)) < share
+    numbers = np.repeat(np.arange(len(people)), np.diff(people.ptr))[kept]
+    ptr = offsets(np.bincount(numbers, minlength=len(people)))
+    return Clients(people.ids, ptr, people.items[kept], people.n_items)
 
 
 def mentions_of_sums(people: Clients, cohorts: Sequence[Cohort], samples: bool, key: Key) -> NDArray[np.float64]:

@@ -123,7 +123,7 @@ class Guard:
             return HTMLResponse(
                 WELCOME.format(base=self.address.base)
             )  # no redirect: it would be a link's from elsewhere
-        if not _same(path.split("/")[1], self.address.secret):
+        if not _same(f"{path}/".split("/")[1], self.address.secret):  # a target need not have a slash
             return _refuse(NO_TOKEN, 403)
         if method == "POST" and not _is_own(headers, host):
             return _refuse("This request came from another site. Nothing was changed.", 403)

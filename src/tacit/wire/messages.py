@@ -317,10 +317,13 @@ def read_arrays(content: bytes | memoryview) -> dict[str, Array]:
         code, n_axes = reader.byte(), reader.byte()
         if code not in _DTYPES or n_axes > MOST_AXES:
             raise WireError(f"'{name}' has an unknown type ({code}) or too many axes ({n_axes}).", UPGRADE)
-        shape = reader.numbers(n_axes, 2**31 - 1, "axis")
-        dtype = _DTYPES[code]
+        shape, dtype = reader.numbers(n_axes, 2**31 - 1, "axis"), _DTYPES[code]
         numbers = reader.view(dtype.itemsize * math.prod(shape))
-        found[name], last = np.frombuffer(numbers, dtype).reshape(shape).copy(), name  # writable, as in a simulation
+        try:
+            found[name] = np.frombuffer(numbers, dtype).reshape(shape).copy()  # writable, as in a simulation
+        except ValueError:  # no elements, and axes that numpy cannot have
+            raise WireError(f"'{name}' has axes that are too long.", AGAIN) from None
+        last = name
     reader.end()
     return found
 

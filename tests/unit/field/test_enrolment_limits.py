@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -13,12 +14,19 @@ from tacit.field.carriers.enrolment_limits import (
     BODY_BYTES,
     BURST,
     ENROL,
-    ENROL_BYTES,
+    KEY_HEADER,
     MOST_ADDRESSES,
+    SHORT_BYTES,
     BodyLimit,
     EnrolmentLimit,
     is_device_key,
 )
+
+PUSH, MEMBER = "/v1/fleet/push-object", b"a member's key"
+
+
+def shown(key: bytes) -> tuple[bytes, bytes]:
+    return KEY_HEADER, b64encode(key)
 
 
 def sent(path: str, parts: list[bytes], headers: list[tuple[bytes, bytes]]) -> tuple[list[Any], int]:
@@ -46,7 +54,7 @@ def sent(path: str, parts: list[bytes], headers: list[tuple[bytes, bytes]]) -> t
         answered.append(message)
 
     scope = {"type": "http", "path": path, "headers": headers}
-    asyncio.run(BodyLimit(application)(scope, receive, send))
+    asyncio.run(BodyLimit(application, MEMBER.__eq__)(scope, receive, send))
     return answered, given
 
 
@@ -54,16 +62,27 @@ def sent(path: str, parts: list[bytes], headers: list[tuple[bytes, bytes]]) -> t
 def test_bytes_are_counted_whatever_was_announced(headers: list[tuple[bytes, bytes]]) -> None:
     answered, given = sent(ENROL, [b"x" * 1000] * 1000, headers)
     assert answered[0]["status"] == 413
-    assert given <= ENROL_BYTES
+    assert given <= SHORT_BYTES
     answered, given = sent(ENROL, [b"x" * 1000] * 4, headers)
     assert (answered[0]["status"], given) == (200, 4000)
-    answered, given = sent("/v1/fleet/push-object", [b"x" * 1000] * 100, headers)
+    answered, given = sent(PUSH, [b"x" * 1000] * 100, [*headers, shown(MEMBER)])
     assert (answered[0]["status"], given) == (200, 100_000)
+
+
+@pytest.mark.parametrize("headers", [[], [shown(b"a stranger's key")], [(KEY_HEADER, b"\xff")]])
+@pytest.mark.parametrize("path", [PUSH, "/v1/fleet/push-messages", "/v1/tacit/enrol/", "/v1/tacit/witness", "/"])
+def test_only_members_send_large_bodies(path: str, headers: list[tuple[bytes, bytes]]) -> None:
+    """Flower reads a whole body before it asks who sent it."""
+    answered, given = sent(path, [b"x" * 1000] * 1000, headers)
+    assert answered[0]["status"] == 413
+    assert given <= SHORT_BYTES
+    answered, given = sent(path, [b"x" * 1000] * 4, headers)
+    assert (answered[0]["status"], given) == (200, 4000)
 
 
 @pytest.mark.parametrize("size", [b"-1", b"x", b"", str(BODY_BYTES + 1).encode()])
 def test_sizes_that_cannot_be_are_refused_unread(size: bytes) -> None:
-    answered, given = sent("/v1/fleet/push-object", [b"x"], [(b"content-length", size)])
+    answered, given = sent(PUSH, [b"x"], [(b"content-length", size), shown(MEMBER)])
     assert (answered[0]["status"], given) == (413, 0)
 
 

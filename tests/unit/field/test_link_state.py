@@ -6,17 +6,21 @@ import os
 import secrets
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord
+from flwr.proto.message_pb2 import ObjectTree
 from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkState
 from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.object_store import in_memory_object_store
 
 from helpers.waiting import wait_for_thread
-from tacit.field.carriers.flower_messages import FIELD, unwrap_message, wrap_request
+from tacit.field.carriers import link_state
+from tacit.field.carriers.flower_messages import FIELD, FlowerMessage, unwrap_message, wrap_reply, wrap_request
 from tacit.field.carriers.link_state import SteadyLinkState
 from tacit.field.coordinator import CoordinatorJournal
 from tacit.types import Catalog, Vocabulary
@@ -91,6 +95,82 @@ def test_a_device_that_polls_while_a_message_is_posted_finds_all_of_it(monkeypat
     assert state.post(wrapped, run)
     wait_for_thread(looking)
     assert found == [(wrapped.id, True)]
+
+
+def asked(state: SteadyLinkState) -> tuple[int, int, Any]:
+    """A run, a node, and a message that the coordinator has sent to it."""
+    run, node = state.start_run(), state.add_node(secrets.token_bytes(97))
+    assert state.activate_node(node, 60.0)
+    assert state.post(wrap_request(b"model", node, run), run)
+    return run, node, state.get_message_ins(node, None)[0]
+
+
+def push(state: SteadyLinkState, run: int, message: FlowerMessage, tree: Any = None) -> tuple[list[str], str]:
+    """Push the head of a message as a device does; return which parts are asked for, and the session."""
+    session = state.start_session(run)
+    return state.store_message_and_object_tree(message.head, tree or message.tree, session)[1], session
+
+
+def send(state: SteadyLinkState, run: int, message: FlowerMessage) -> bool:
+    names, session = push(state, run, message)
+    return bool(names) and all(state.store_object(run, session, name, message.objects[name]) for name in names)
+
+
+def kept(state: SteadyLinkState) -> tuple[int, ...]:
+    messages = len(state.message_ins_store), len(state.message_res_store), len(state._object_push_sessions)
+    return *messages, len(state.object_store.store), len(state._came)
+
+
+def test_a_device_stores_answers_and_nothing_else() -> None:
+    """Whatever else a member sends would stay for ever."""
+    state = SteadyLinkState()
+    run, node, message = asked(state)
+    before = kept(state)
+    for _ in range(3):
+        assert not send(state, run, wrap_request(b"to itself", node, run))
+    assert kept(state) == before
+    assert send(state, run, wrap_reply(b"answer", message))
+    before = kept(state)
+    for at in range(3):
+        assert not send(state, run, wrap_reply(b"another answer %d" % at, message))
+    assert kept(state) == before
+    state.take_back(message.metadata.message_id)
+    assert kept(state) == (0,) * 5
+    assert not send(state, run, wrap_reply(b"too late", message))
+    assert kept(state) == (0,) * 5, "an answer that comes too late leaves nothing behind"
+
+
+def test_a_tree_whose_parts_name_the_same_parts_again_and_again_is_refused() -> None:
+    """Flower would walk 2^40 parts, in the thread that holds rounds."""
+    state = SteadyLinkState()
+    run, _, message = asked(state)
+    names = [f"{at:064x}" for at in range(41)]
+    levels = [ObjectTree(object_id=one, children=[ObjectTree(object_id=below)] * 2) for below, one in pairwise(names)]
+    answer, before = wrap_reply(b"answer", message), kept(state)
+    assert push(state, run, answer, ObjectTree(object_id=answer.id, children=levels))[0] == []
+    assert kept(state) == before
+    assert push(state, run, answer, ObjectTree(object_id="no name"))[0] == []
+
+
+def test_an_answer_may_not_be_larger_than_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_state, "MOST_BYTES", 2**17)
+    state = SteadyLinkState()
+    run, _, message = asked(state)
+    assert not send(state, run, wrap_reply(bytes(2**18), message))
+    assert state._object_push_sessions == {}
+    assert send(state, run, wrap_reply(bytes(2**17), message)), "the device may answer in another way"
+
+
+def test_an_answer_that_was_not_finished_is_forgotten_with_its_message() -> None:
+    state = SteadyLinkState()
+    run, _, message = asked(state)
+    answer = wrap_reply(b"answer", message)
+    names, session = push(state, run, answer)
+    assert state.store_object(run, "", names[0], answer.objects[names[0]]), "earlier programs do not name a session"
+    state.take_back(message.metadata.message_id)
+    assert kept(state) == (0,) * 5
+    assert not state.store_object(run, session, names[1], answer.objects[names[1]])
+    assert kept(state) == (0,) * 5
 
 
 def test_a_message_shares_its_content_with_one_that_is_confirmed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

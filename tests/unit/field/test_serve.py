@@ -12,6 +12,7 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded
 from tacit.config import read_config
@@ -128,22 +129,36 @@ def test_certificates_are_made_renewed_and_refused_when_they_have_expired(tmp_pa
     now = datetime.now(UTC)
     first = make_certificates(tmp_path, "example.org", now)
     made = first.certificate.read_bytes()
-    assert make_certificates(tmp_path, "example.org", now + timedelta(days=300)).certificate.read_bytes() == made
-    renewed = make_certificates(tmp_path, "example.org", now + timedelta(days=340))
+    assert make_certificates(tmp_path, "example.org", now + timedelta(days=360)).certificate.read_bytes() == made
+    renewed = make_certificates(tmp_path, "example.org", now + timedelta(days=370))
     newer = renewed.certificate.read_bytes()
     assert newer != made
     assert renewed.roots == first.roots, "devices go on trusting the same authority"
     assert make_certificates(tmp_path, "127.0.0.1").certificate.read_bytes() != newer, "it names another host"
     assert (tmp_path / "authority.key").stat().st_mode & 0o777 == 0o600
     with pytest.raises(FieldError, match="is valid only from"):
-        load_certificates(first.certificate, first.key, None, now + timedelta(days=800))
+        load_certificates(first.certificate, first.key, None, now + timedelta(days=1500))
     with pytest.raises(FieldError, match="cannot be read"):
         load_certificates(tmp_path / "none", first.key, None)
 
 
+@pytest.mark.parametrize("days", [-730, -366, 366, 700])
+def test_a_device_whose_clock_is_wrong_by_a_year_can_connect(tmp_path: Path, days: int) -> None:
+    now = datetime.now(UTC)
+    made = make_certificates(tmp_path, "127.0.0.1", now)
+    chain = [made.certificate.read_bytes(), made.roots.encode()]
+    for found in map(x509.load_pem_x509_certificate, chain):
+        assert found.not_valid_before_utc < now + timedelta(days=days) < found.not_valid_after_utc
+
+
+def test_a_certificate_that_is_not_valid_yet_is_called_so() -> None:
+    error = httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: not yet valid")
+    assert "clock" in _connection_error("here", error).message
+
+
 def test_a_device_says_that_the_certificate_has_expired(tmp_path: Path) -> None:
     journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG)
-    old = make_certificates(tmp_path / "tls", "127.0.0.1", datetime.now(UTC) - timedelta(days=400))
+    old = make_certificates(tmp_path / "tls", "127.0.0.1", datetime.now(UTC) - timedelta(days=1100))
     link = SuperLink(journal, "127.0.0.1", 0, old.certificate, old.key)
     line = Invitation(f"127.0.0.1:{link.port}", journal.invitations.make(int(time.time()) + 3600), old.roots)
     try:

@@ -86,3 +86,26 @@ def test_a_system_that_allows_fewer_files_than_it_says_is_left_as_it_is(monkeypa
     monkeypatch.setattr(resource, "setrlimit", refuse)
     slow_connections.allow_many_connections()
     assert asked == [(slow_connections.MOST_FILES, resource.RLIM_INFINITY)]
+
+
+def test_a_head_without_an_end_is_not_kept_in_memory(port: int) -> None:
+    """httptools has no bound on heads: whatever came within the time of a head would be kept."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as line:
+        with contextlib.suppress(OSError):
+            line.sendall(b"POST / HTTP/1.1\r\nHost: x\r\n")
+            for _ in range(20):
+                line.sendall(b"X: " + b"y" * slow_connections.MOST_HEAD + b"\r\n")
+            line.sendall(b"Content-Length: 0\r\n\r\n")
+        with contextlib.suppress(OSError):  # closed at once
+            assert not line.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_a_large_body_beside_a_small_head_is_read(port: int) -> None:
+    size = 8 * slow_connections.MOST_HEAD
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as line:
+        for _ in range(2):
+            line.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size + b"z" * size)
+            answer = b""
+            while not answer.endswith(b"ok"):
+                answer += line.recv(4096)
+            assert answer.startswith(b"HTTP/1.1 200")

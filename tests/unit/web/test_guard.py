@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from helpers.page_visitor import Visitor
+from helpers.waiting import LONG
 from tacit.errors import FieldError
 from tacit.field.device import Device
 from tacit.web.device_view import MOST_UPLOAD, DeviceView
@@ -67,6 +68,13 @@ def test_a_name_that_was_made_to_point_here_is_refused(visitor: Visitor) -> None
         answer = visitor.get("/", Host=host)
         assert answer.status in (400, 421)
         assert "Benedetta" not in answer.html
+
+
+@pytest.mark.parametrize("target", ["x", "*", "http://127.0.0.1/", "//", "/%00"])
+def test_a_target_that_is_no_path_is_refused(target: str, visitor: Visitor) -> None:
+    with socket.create_connection(("127.0.0.1", visitor.address.port), timeout=LONG) as line:
+        line.sendall(f"GET {target} HTTP/1.1\r\nHost: {visitor.host}\r\n\r\n".encode())
+        assert line.recv(4096).startswith(b"HTTP/1.1 403 ")
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "", None])

@@ -235,3 +235,11 @@ def test_a_catalogue_without_popularity_keeps_its_digest_and_one_with_it_has_one
             catalog_from(whole.replace(b'"popularity":[0.0', b'"popularity":[' + wrong))
     with pytest.raises(DataError):
         catalog_from(whole.replace(b'"popularity":[0.0,', b'"popularity":['))
+
+
+@pytest.mark.parametrize("shape", [(0, 2**31 - 1, 2**31 - 1), (2**31 - 1, 2**31 - 1, 0), (2**31 - 1, 2**31 - 1, 2)])
+def test_axes_that_no_array_can_have_are_refused(shape: tuple[int, ...]) -> None:
+    """An array without elements needs no bytes, however long its other axes are."""
+    name = b"items"
+    with pytest.raises(WireError):
+        messages.unpack(struct.pack("<BB5sBB3I", 1, len(name), name, 1, 3, *shape))

@@ -1,8 +1,13 @@
-"""What unknown senders can cost a coordinator: how much they may send, how often they may enrol, with which keys."""
+"""What unknown senders can cost a coordinator: how much they may send, how often they may enrol, with which keys.
+
+A member sends large bodies; all others send short ones. Flower reads a body before it checks who sent it, so that the
+key in the head of a request decides here how much of it is read. Only the coordinator and the member know that key.
+"""
 
 from __future__ import annotations
 
 import time
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +15,15 @@ from typing import Any
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
 
 from tacit.wire.envelope import MOST_BYTES
 
 ENROL, WITNESS, HAND_OVER = "/v1/tacit/enrol", "/v1/tacit/witness", "/v1/tacit/hand-over"
 NEW_IDENTITY_KEY = "/v1/tacit/new-identity-key"
-SMALL = {ENROL, WITNESS, HAND_OVER, NEW_IDENTITY_KEY}  # routes whose bodies are short
-ENROL_BYTES = 4096  # an invitation's word, two keys and a proof
+FLEET = "/v1/fleet/"  # the routes of members
+KEY_HEADER = FLEET_HTTP_PUBLIC_KEY_HEADER.lower().encode("ascii")
+SHORT_BYTES = 4096  # an invitation's word, two keys and a proof
 BODY_BYTES = MOST_BYTES + 2**16
 AT_ONCE = 8  # enrolments that are checked at the same time
 BURST, PER_SECOND = 60.0, 1.0  # tries of one address: so many at once, then so many a second
@@ -24,17 +31,19 @@ MOST_ADDRESSES = 10_000
 
 
 class BodyLimit:
-    """Ends requests whose bodies are larger than any message can be; what was announced does not matter."""
+    """Ends requests whose bodies are larger than their senders may send; what was announced does not matter."""
 
-    def __init__(self, app: Any) -> None:
-        self._app = app
+    def __init__(self, app: Any, is_member: Callable[[bytes], bool]) -> None:
+        self._app, self._is_member = app, is_member
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Count the bytes of a request as they come."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most, came, has_begun = (ENROL_BYTES if scope["path"] in SMALL else BODY_BYTES), 0, False
+        headers = dict(scope.get("headers", ()))
+        is_large = scope["path"].startswith(FLEET) and self._is_member(_decode_key(headers.get(KEY_HEADER, b"")))
+        most, came, has_begun = (BODY_BYTES if is_large else SHORT_BYTES), 0, False
 
         async def count() -> Any:
             nonlocal came
@@ -49,7 +58,7 @@ class BodyLimit:
             has_begun = True
             await send(message)
 
-        size = next((value for name, value in scope.get("headers", ()) if name == b"content-length"), b"0")
+        size = headers.get(b"content-length", b"0")
         try:
             if not size.isdigit() or int(size) > most:
                 raise _BodyError
@@ -62,6 +71,13 @@ class BodyLimit:
 
 class _BodyError(Exception):
     """A body is too large."""
+
+
+def _decode_key(text: bytes) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        return b""
 
 
 class EnrolmentLimit:

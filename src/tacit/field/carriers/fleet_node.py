@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives import serialization
 from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest, PullMessagesRequest
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.node_pb2 import Node
-from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from tacit.errors import ConsentError, DeviceError, FieldError, TacitError
+from tacit.field.carriers.bounded_client import BoundedFleetClient
 from tacit.field.carriers.signing import SignedRequests, seconds_ahead
 from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY, DeviceFile
 from tacit.field.directory_notices import fetch_notices, is_noted_revoked
@@ -190,7 +190,7 @@ class FleetNode(ABC):
     def _connect(self) -> Iterator[Any]:
         """Connect inside the block; whatever ends the connection is a FieldError."""
         try:
-            with FleetHttpClient.from_server_address(
+            with BoundedFleetClient.from_server_address(
                 self._address, False, self._roots, interceptors=[self._signing]
             ) as client:
                 yield client
@@ -328,6 +328,9 @@ def _connection_error(address: str, error: Exception) -> FieldError:
     if "CERTIFICATE_VERIFY_FAILED" in text:
         if "expired" in text:
             return FieldError(Sentence("The certificate of {address} has expired.", address=address), again)
+        if "not yet valid" in text:
+            early = "The certificate of {address} is not valid yet, or this machine's clock is behind."
+            return FieldError(Sentence(early, address=address), again)
         other = "The certificate of {address} is not the one of the invitation, or names another host."
         return FieldError(Sentence(other, address=address), again)
     if isinstance(error, httpx.HTTPStatusError):

@@ -4,6 +4,9 @@ Flower ends a run whose application sent no heartbeat for a minute; by the wall 
 devices for absent. A coordinator that pauses between rounds, a suspended machine and a clock that is set would end a
 federation that way. Here the application is this program, so that its run ends with it. Messages stay until they are
 taken back. A monotonic clock decides whether a device is there.
+
+What a device may store has bounds: one answer of a few parts to each message that it was sent, and nothing else. Flower
+would keep any number of messages for ever, and would walk a tree whose parts name the same parts again and again.
 """
 
 from __future__ import annotations
@@ -11,14 +14,20 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from flwr.common.constant import HEARTBEAT_INTERVAL_INF, HEARTBEAT_PATIENCE, NOOP_ACCOUNT_NAME, NOOP_FLWR_AID
 from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkState
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, NodeStatus, TaskType
+from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.superlink.config_loader import get_federation_manager
 
+from tacit.field.carriers.flower_messages import MOST_OBJECTS
+from tacit.wire.envelope import MOST_BYTES
+
+PARTS_BYTES = 2**16  # of the parts of a message that are not its content
 DELIVERED = "delivered"  # Flower writes a time here, and only ever asks whether there is one
 
 
@@ -32,6 +41,8 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
         self._patience: dict[int, float] = {}  # seconds without a heartbeat after which a node is away
         self.activations: Counter[int] = Counter()  # how often each node has begun a session
         self._names_of: dict[int, dict[str, None]] = {}  # node -> its messages, in the order in which they came
+        self._is_posting = False  # the coordinator is, in the thread that has the lock
+        self._came: Counter[str] = Counter()  # bytes of each answer that is being sent
 
     def state(self) -> SteadyLinkState:
         """Return itself, where Flower asks a factory."""
@@ -118,6 +129,41 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
                 self._names_of.setdefault(message.metadata.dst_node_id, {})[stored] = None
         return stored
 
+    def store_message_and_object_tree(self, message: Any, object_tree: Any, session_id: str) -> tuple[bool, list[str]]:
+        """Store a message of the coordinator, or a device's answer to one; what is refused leaves nothing behind."""
+        with self.lock:
+            is_answer, names = bool(message.metadata.reply_to_message_id), iterate_object_tree(object_tree)
+            try:
+                if self._is_posting or (is_answer and len(list(islice(names, MOST_OBJECTS + 1))) <= MOST_OBJECTS):
+                    stored, missing = super().store_message_and_object_tree(message, object_tree, session_id)
+                else:
+                    stored, missing = False, []
+            except ValueError:  # names that are none
+                stored, missing = False, []
+        if not stored:
+            self._cleanup_push_session(session_id, cleanup_messages=False)
+        return stored, missing
+
+    def store_object(self, run_id: int, session_id: str, object_id: str, object_content: bytes) -> bool:
+        """Store a part of a message, unless its parts are larger together than any message."""
+        with self._lock_object_push_sessions:
+            pending = self._object_push_sessions
+            name = session_id or next(
+                (one for one, held in pending.items() if object_id in held.pending_object_ids), ""
+            )
+            if name not in pending:
+                return False
+            self._came[name] += len(object_content)
+            if self._came[name] <= MOST_BYTES + PARTS_BYTES:
+                return bool(super().store_object(run_id, name, object_id, object_content))
+        self._cleanup_push_session(name, cleanup_messages=True)  # takes the other lock first
+        return False
+
+    def _cleanup_push_session(self, session_id: str, *, cleanup_messages: bool) -> None:
+        """Forget who sends an answer, and what of it came."""
+        self._came.pop(session_id, None)
+        super()._cleanup_push_session(session_id, cleanup_messages=cleanup_messages)
+
     def delete_messages(self, message_ins_ids: set[str]) -> None:
         """Delete messages and their answers, also from the notes of whose they are."""
         with self.lock:
@@ -153,6 +199,7 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
             answers = {self.message_ins_id_to_message_res_id.get(name, "") for name in names}
             self.delete_messages(names)
         for name in {*names, *answers} - {""}:
+            self._cleanup_push_session(self._object_push_session_by_root.get(name, ""), cleanup_messages=False)
             self.object_store.delete(name)
 
     def post(self, message: Any, run: int) -> bool:
@@ -163,8 +210,11 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
         content, so another device that confirms its own would delete parts of this one.
         """
         with self.lock, self._lock_object_push_sessions, self.object_store.lock_store:
-            session = self.start_session(run)
-            stored, missing = self.store_message_and_object_tree(message.head, message.tree, session)
+            session, self._is_posting = self.start_session(run), True
+            try:
+                stored, missing = self.store_message_and_object_tree(message.head, message.tree, session)
+            finally:
+                self._is_posting = False
             for name in missing:
                 self.store_object(run, session, name, message.objects[name])
             self._cleanup_push_session(session, cleanup_messages=False)

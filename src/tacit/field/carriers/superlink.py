@@ -138,7 +138,7 @@ class SuperLink:
             openapi_url=None,
             middleware=[
                 Middleware(VersionGate),
-                Middleware(BodyLimit),
+                Middleware(BodyLimit, is_member=self._is_member),
                 Middleware(_StatusHeader, status=lambda: self._status),
                 Middleware(BaseHTTPMiddleware, dispatch=http_error_translator),
                 Middleware(ProtobufTranslationMiddleware),
@@ -264,6 +264,10 @@ class SuperLink:
                     self._nodes[device.number] = self._state.add_node(device.key)
                     self._keys[device.number] = device.key
             self._written = written
+
+    def _is_member(self, key: bytes) -> bool:
+        """Say whether a device that may connect has this key."""
+        return any(self._keys[device] == key for device in list(self._nodes))
 
     def present(self) -> frozenset[int]:
         """Return the devices that are connected now."""

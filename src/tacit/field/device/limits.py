@@ -68,6 +68,14 @@ def read_uses(stored: Any) -> list[RoundUse]:
     return [RoundUse(**use) for use in stored or ()]
 
 
+def forget_future(uses: Sequence[RoundUse], now: float) -> list[RoundUse]:
+    """Return uses as they are by a clock that was put back: what it has not reached yet happened now, at the latest.
+
+    A clock that was a year ahead for an hour must not use up the days of a year; one that is put back frees no rounds.
+    """
+    return [replace(use, begun=min(use.begun, now), last=min(use.last, now)) for use in uses]
+
+
 def add_use(uses: Sequence[RoundUse], task: str, number: int, now: float, n_bytes: int) -> list[dict[str, Any]]:
     """Return the uses of the last day with one more message, to be kept."""
     recent = [use for use in uses if now - use.last < DAY]

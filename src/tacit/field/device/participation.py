@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tacit.errors import ConsentError
 from tacit.field.device.ledger import Clock
-from tacit.field.device.limits import FINISHING, add_use, read_uses, refuse_beyond
+from tacit.field.device.limits import FINISHING, RoundUse, add_use, forget_future, read_uses, refuse_beyond
 from tacit.field.device.link_record import LinkKind, LinkRecord
 from tacit.field.device.settings import Sharing
 from tacit.field.device.store import Store
@@ -74,7 +75,7 @@ class Participation:
         """Refuse to begin a round, or to continue it while another program takes part."""
         self._store.lock.take()
         self._refuse_while_sitting_out(task, number, sharing, masked)
-        refuse_beyond(sharing.limits, self._uses(), task, number, self._now(), n_bytes)
+        refuse_beyond(sharing.limits, self._settled_uses(), task, number, self._now(), n_bytes)
 
     def count(self, task: str, number: int, n_bytes: int) -> None:
         """Count the bytes of a round, inside a transaction."""
@@ -82,7 +83,7 @@ class Participation:
 
     def find_obstacle(self, sharing: Sharing) -> ConsentError | None:
         """Return why no round may begin now; none if one may, or while the last one may still be running."""
-        uses, now = self._uses(), self._now()
+        uses, now = self._settled_uses(), self._now()
         if any(0 <= now.timestamp() - use.last < FINISHING for use in uses):
             return None
         try:
@@ -91,8 +92,18 @@ class Participation:
             return error
         return None
 
-    def _uses(self) -> Any:
+    def _uses(self) -> list[RoundUse]:
         return read_uses(self._store.get_json("uses"))
+
+    def _settled_uses(self) -> list[RoundUse]:
+        """Return the uses, none of which is in the future; a clock that was put back is followed on disk."""
+        now, uses = self._now().timestamp(), self._uses()
+        if all(use.last <= now for use in uses):
+            return uses
+        with self._store.transaction():
+            settled = forget_future(self._uses(), now)
+            self._store.put_json("uses", [asdict(use) for use in settled])
+        return settled
 
     def _now(self) -> datetime:
         return self._clock()

@@ -15,6 +15,7 @@ from helpers.small_federation import CATALOG, PASSPHRASE, first_shared, noon, re
 from tacit.errors import ConsentError, DevicePolicyError, WireError
 from tacit.field.device import Device, Sharing
 from tacit.privacy.noise import SimulatedNoise
+from tacit.protocols.secure_aggregation import DevicePolicy, Identity, SecureDevice
 from tacit.protocols.secure_aggregation.messages import Roster
 from tacit.protocols.secure_aggregation.server import SecureServer, ServerPhase
 from tacit.protocols.secure_aggregation.two_stage import RoundContext, SecureAggregationConfig
@@ -59,6 +60,21 @@ def test_a_plan_that_is_rewound_gets_no_more_than_the_budget(session: PrivateSes
     budget = session.device.budgets.of(session.federation)
     assert budget is not None
     assert budget.spent_epsilon <= EPSILON
+
+
+def test_with_a_guarantee_the_budget_is_the_cap_and_no_other_limit_holds(tmp_path: Path) -> None:
+    """Round after round without a pause, each with other people: noise covers what cohorts and cool-downs are for."""
+    usual = DevicePolicy(n_min=2, corrupted=0.0)
+    assert (usual.cool_down, usual.most_cohorts) == (5, 4)
+    federation = founded("fed-svd", participations=7)
+    session = PrivateSession(federation, member(tmp_path / "device.db", federation, device_policy=usual))
+    codes = []
+    for number in range(9):
+        session.peers = [SecureDevice(Identity.fresh(), EASY) for _ in session.peers]
+        codes.append(code_of(session.ask(number)))
+    assert [isinstance(code, int) for code in codes] == [True] * 7 + [False] * 2
+    assert codes[7:] == [ReasonCode.BUDGET_SPENT] * 2
+    assert session.spent == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("share", [0.9, 0.4, 1.0])

@@ -73,6 +73,20 @@ def test_a_clock_that_is_put_back_gives_no_rounds_away(device: Device, watch: Wa
         answer(device, 1)
 
 
+def test_a_clock_that_was_a_year_ahead_uses_up_one_day_and_not_a_year(device: Device, watch: Watch) -> None:
+    limit(device, rounds_per_day=1, pause_minutes=30)
+    watch.move(days=366)
+    answer(device, 0)
+    watch.move(days=-366)
+    with refused(ConsentError, ReasonCode.DAILY_ROUNDS, rounds=1):
+        answer(device, 1)
+    assert device.participation.find_obstacle(device.sharing) is None, "the last round may still be running"
+    watch.move(hours=1)
+    assert device.participation.find_obstacle(device.sharing) is not None
+    watch.move(hours=23, seconds=1)
+    answer(device, 1)
+
+
 def test_bytes_a_day_count_what_comes_and_what_goes(device: Device, watch: Watch) -> None:
     size = len(request(founded(), 0)) + answer(device, 0)
     device.receive(request(founded(), 0, learn=False))
