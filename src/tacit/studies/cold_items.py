@@ -148,7 +148,7 @@ def _ours(cuts: Sequence[_Cut], name: str, quick: bool) -> ColdRow:
     for chosen, options in product(_grid(values, quick), _grid(rest, quick)):
         method = {**given, **chosen, "cold_items": options}
         setup.progress(f"{setup.name}: choosing {name}", len(trials), 0)
-        trials += _kept(cuts, name, [method, boosts], partial(_try_boosts, cuts, method, boosts))
+        trials += _recall_trials(cuts, name, [method, boosts], partial(_try_boosts, cuts, method, boosts))
     picked = _best(trials)
     found: dict[str, list[float]] = {measure: [] for measure in MEASURES}
     overall, clean = [], None
@@ -186,7 +186,7 @@ def _rival(cuts: Sequence[_Cut], name: str, values: Mapping[str, Sequence[Any]],
     """Choose options of a rival in the same way; `make` yields scorers, and what each needs to be made again."""
     trials: list[Trial] = []
     for chosen in _grid(values, False):
-        trials += _kept(cuts, name, [chosen, ROUNDS], partial(_try_rival, cuts, name, chosen, make))
+        trials += _recall_trials(cuts, name, [chosen, ROUNDS], partial(_try_rival, cuts, name, chosen, make))
     picked = _best(trials)
     found: dict[str, list[float]] = {measure: [] for measure in MEASURES}
     overall: list[float] = []
@@ -217,7 +217,7 @@ def _try_rival(cuts: Sequence[_Cut], name: str, chosen: Mapping[str, Any], make:
     return checks
 
 
-def _kept(cuts: Sequence[_Cut], name: str, asked: Any, make: Callable[[], list[Trial]]) -> list[Trial]:
+def _recall_trials(cuts: Sequence[_Cut], name: str, asked: Any, make: Callable[[], list[Trial]]) -> list[Trial]:
     """Return trials, those of a study that was stopped as they were."""
     setup = cuts[0].setup
     question = {"tried": asked, "seeds": [cut.seed for cut in cuts], "quick": setup.quick}
