@@ -296,14 +296,14 @@ def _array_head(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tupl
 
 def unpack(content: bytes | memoryview) -> dict[str, Array]:
     """Read what `pack` wrote; each number must be finite."""
-    found = read_arrays(content)
+    found = decode_arrays(content)
     for name, array in found.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise WireError(f"'{name}' has a number that is not finite.", "Learning at the sender has diverged.")
     return found
 
 
-def read_arrays(content: bytes | memoryview) -> dict[str, Array]:
+def decode_arrays(content: bytes | memoryview) -> dict[str, Array]:
     """Read what `pack` wrote; the numbers may be anything."""
     reader = _BodyReader(content)
     found: dict[str, Array] = {}

@@ -32,7 +32,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.updates import PeerModels
-from tacit.wire.messages import pack_parts, read_arrays
+from tacit.wire.messages import decode_arrays, pack_parts
 from tacit.wire.peer_records import RECORD_BYTES, SKEW, PeerIdentity, PeerRecord, peer_id
 from tacit.wire.peer_refusals import PeerMessageError, PeerRefusal
 from tacit.wire.peer_sessions import TICKET_BYTES, PeerSessions, is_ticket_current
@@ -264,7 +264,7 @@ def read_model(content: bytes | memoryview, sender: int) -> PeerModels:
     if max(samples, age) >= 2**53:
         raise PeerMessageError(PeerRefusal.MALFORMED)
     about = np.array([[sender], [samples], [age]], np.int64)
-    return PeerModels(about[0], read_arrays(content[_MODEL_HEAD.size :]), about[1], about[2])
+    return PeerModels(about[0], decode_arrays(content[_MODEL_HEAD.size :]), about[1], about[2])
 
 
 def write_records(records: Sequence[PeerRecord]) -> bytes:

@@ -71,7 +71,7 @@ class PeerFile:
         """Forget expired records, and the oldest of too many; and marks of senders whose messages have expired.
 
         If all have expired, because this peer was away for long, the last ones are kept: whoever is found by them
-        answers with new ones. Without any record a peer could never ask anybody again.
+        answers with new ones. Without any record a peer could never ask others again.
         """
         state, sampler = self.state, self.sampler
         needed = {*state.view, *state.judged, *sampler.view, *sampler.slots}
