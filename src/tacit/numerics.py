@@ -65,7 +65,7 @@ def inner_product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDAr
     return found
 
 
-def multiply_rows(table: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def multiply_table(table: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a long table times a matrix."""
     found = np.empty((len(table), matrix.shape[1]))
     map_blocks(lambda rows: np.matmul(table[rows], matrix, out=found[rows]), len(table))

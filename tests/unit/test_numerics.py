@@ -10,14 +10,14 @@ from threadpoolctl import threadpool_info
 
 from tacit.methods.fed_svd import largest_angle
 from tacit.methods.parts.sums import orthonormal, to_float64
-from tacit.numerics import BLOCK_ROWS, inner_product, map_blocks, multiply_rows, one_blas_thread, server_threads
+from tacit.numerics import BLOCK_ROWS, inner_product, map_blocks, multiply_table, one_blas_thread, server_threads
 from tacit.updates import Ring
 
 RNG = np.random.default_rng(4)
 TABLE, OTHER, MATRIX = (RNG.normal(size=shape) for shape in ((2 * BLOCK_ROWS + 9, 7), (2 * BLOCK_ROWS + 9, 5), (7, 7)))
 WORKS: dict[str, Callable[[], object]] = {
     "inner": lambda: inner_product(TABLE, OTHER),
-    "rows": lambda: multiply_rows(TABLE, MATRIX),
+    "rows": lambda: multiply_table(TABLE, MATRIX),
     "basis": lambda: orthonormal(TABLE, 1e-9),
     "sums": lambda: to_float64((1e6 * TABLE).astype(np.int64), Ring()),
     "angle": lambda: largest_angle(orthonormal(TABLE, 1e-9), orthonormal(OTHER, 1e-9)),
@@ -34,9 +34,9 @@ def test_the_number_of_threads_changes_no_bit(name: str) -> None:
 
 def test_products_are_those_of_numpy() -> None:
     np.testing.assert_allclose(inner_product(TABLE, OTHER), TABLE.T @ OTHER, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(multiply_rows(TABLE, MATRIX), TABLE @ MATRIX, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(multiply_table(TABLE, MATRIX), TABLE @ MATRIX, rtol=1e-12, atol=1e-12)
     assert inner_product(TABLE[:0], OTHER[:0]).tolist() == np.zeros((7, 5)).tolist()
-    assert multiply_rows(TABLE[:0], MATRIX).shape == (0, 7)
+    assert multiply_table(TABLE[:0], MATRIX).shape == (0, 7)
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, BLOCK_ROWS, BLOCK_ROWS + 1, 5 * BLOCK_ROWS])

@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 
 from tacit.kernels.llvm.rowvalue import join_vectors, vectors_of
 from tacit.kernels.llvm.rowvec import RowCode, broadcast, chunks
-from tacit.kernels.llvm.triples import add_to_totals, advance, dot, fill, larger, minus, on_grid
+from tacit.kernels.llvm.triples import add_to_totals, advance, dot, fill, larger, minus, round_to_grid
 
 _F32, _F64, _I64 = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
 
@@ -41,7 +41,7 @@ def held_step(typing_context, moved, p, table, i, j, step, shrink, z, totals, a,
         p = vectors_of(builder, args[1])
         q_i, q_j = (RowCode(context, builder, table, args[2], at).load() for at in (i, j))
         stepped = advance(builder, vectors_of(builder, args[0]), p, minus(builder, q_i, q_j), step, shrink)
-        grid = on_grid(builder, z, p)
+        grid = round_to_grid(builder, z, p)
         add_to_totals(context, builder, totals, target, grid, a, j)
         largest = larger(builder, vectors_of(builder, peak), grid)
         rows = [join_vectors(builder, vectors) for vectors in (stepped, largest)]
@@ -93,7 +93,7 @@ def settle_row(typing_context, table, totals, item, n_positive, n_negative, reg_
                 plain = [as_floats(total) for total in totalled]
                 after_free = builder.block
             with shrinking:
-                grids = zip(*[on_grid(builder, reg, q, last=0.0) for reg in (reg_i, reg_j)], strict=True)
+                grids = zip(*[round_to_grid(builder, reg, q, last=0.0) for reg in (reg_i, reg_j)], strict=True)
                 shrunk = [less_shrunk(*pair) for pair in zip(totalled, grids, strict=True)]
                 after_shrinking = builder.block
         sums = []

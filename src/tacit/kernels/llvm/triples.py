@@ -124,7 +124,7 @@ def _halve(builder: Any, vector: Any) -> Any:
     return builder.fadd(lower, upper)
 
 
-def on_grid(builder: Any, scalar: Any, row: list[Any], last: float | None = None) -> list[Any]:
+def round_to_grid(builder: Any, scalar: Any, row: list[Any], last: float | None = None) -> list[Any]:
     """Code for round(scalar row): whole numbers, still as floats."""
     products = zip(fill(builder, scalar, row, last), row, strict=True)
     return [_call(builder, "llvm.rint", builder.fmul(factor, vector)) for factor, vector in products]
@@ -211,7 +211,7 @@ class _Step:
 
     def scaled_row(self, z: Any) -> list[Any]:
         """Return round(z [p, 1])."""
-        return on_grid(self.builder, z, self.p)
+        return round_to_grid(self.builder, z, self.p)
 
 
 _STEP = [types.uint64] * 3 + [types.float32] * 3
@@ -227,7 +227,7 @@ def step_and_write(typing_context, moved, users, table, c, i, j, step, shrink, z
         pull = triple.scaled_row(z)
         push = [builder.fneg(vector) for vector in pull]
         for at, row, reg, q in ((a, pull, reg_i, triple.q_i), (b, push, reg_j, triple.q_j)):
-            whole = minus(builder, row, on_grid(builder, reg, q, last=0.0))
+            whole = minus(builder, row, round_to_grid(builder, reg, q, last=0.0))
             value = [builder.fmul(x, y) for x, y in zip(whole, fill(builder, unit, whole), strict=True)]
             RowCode(context, builder, rows, target, at).store(value)
         triple.advance(step, shrink)
@@ -248,8 +248,8 @@ def step_and_measure(typing_context, moved, users, table, c, i, j, step, shrink,
         triple = _Step(context, builder, (moved, users, table), args)
         step, shrink, z, reg_i, reg_j, target, a, b = args[6:]
         pull = triple.scaled_row(z)
-        positive = minus(builder, pull, on_grid(builder, reg_i, triple.q_i, last=0.0))
-        grids = zip(pull, on_grid(builder, reg_j, triple.q_j, last=0.0), strict=True)
+        positive = minus(builder, pull, round_to_grid(builder, reg_i, triple.q_i, last=0.0))
+        grids = zip(pull, round_to_grid(builder, reg_j, triple.q_j, last=0.0), strict=True)
         negative = [builder.fadd(x, y) for x, y in grids]
         RowCode(context, builder, rows, target, a).store(positive)
         RowCode(context, builder, rows, target, b).store(negative)
@@ -292,7 +292,7 @@ def step_and_apply(typing_context, moved, users, table, c, i, j, step, shrink, z
         triple.advance(step, shrink)
 
         def change(item, row, reg, q):
-            whole = minus(builder, row, on_grid(builder, reg, q, last=0.0))
+            whole = minus(builder, row, round_to_grid(builder, reg, q, last=0.0))
             _keep_largest(context, builder, peaks, largest, whole)
             moved_by = zip(fill(builder, gain, whole), whole, q, strict=True)
             RowCode(context, builder, table, args[2], item).store(

@@ -22,7 +22,7 @@ from tacit.errors import MethodError
 from tacit.kernels.outer import client_sums
 from tacit.methods.base import Federated, Schedule
 from tacit.methods.parts.cold_items import ColdItemMap, ColdItemsConfig
-from tacit.numerics import inner_product, map_blocks, multiply_rows
+from tacit.numerics import inner_product, map_blocks, multiply_table
 from tacit.privacy.update_sink import UpdateSink
 from tacit.types import Array, Catalog, Clients, Floats
 from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
@@ -239,7 +239,7 @@ def _factorise(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
             lower = np.linalg.cholesky(gramian)
         except np.linalg.LinAlgError:
             break
-        found = multiply_rows(found, np.linalg.inv(lower).T)
+        found = multiply_table(found, np.linalg.inv(lower).T)
         lengths *= np.diag(lower)
     else:
         return found, lengths
