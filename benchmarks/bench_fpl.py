@@ -31,8 +31,10 @@ from threadpoolctl import threadpool_limits
 
 from bench_bpr import PEER_EPOCHS, histories, peer_seconds
 from tacit.kernels.llvm.exponential import sigmoid_complement
+from tacit.kernels.llvm.held_triples import held_preference, held_step
+from tacit.kernels.llvm.rowvalue import load_row
 from tacit.kernels.llvm.rowvec import rows_of
-from tacit.kernels.llvm.triples import pad_rows, preference, step_and_add
+from tacit.kernels.llvm.triples import pad_rows
 from tacit.kernels.sampling import U64
 from tacit.lab.simulation import simulate
 from tacit.methods.base import build_federated, options
@@ -66,10 +68,12 @@ def epochs_of(
 
 @njit(error_model="numpy")
 def _learn_chain(users, table, positives, negatives, totals, peaks, scale, rate):
+    p, peak = load_row(users, U64(0)), load_row(peaks, U64(0))
     for t in range(U64(len(positives))):
         i, j = U64(positives[t]), U64(negatives[t])
-        z = sigmoid_complement(preference(users, U64(0), table, i, j))
-        step_and_add(users, users, table, U64(0), i, j, rate * z, rate, scale * z, totals, i, peaks)
+        z = sigmoid_complement(held_preference(p, table, i, j))
+        p, peak = held_step(p, p, table, i, j, rate * z, rate, scale * z, totals, i, peak)
+    return held_preference(p, table, U64(0), U64(1)) + held_preference(peak, table, U64(0), U64(1))
 
 
 def chain_rate(n_items: int, n_triples: int = 10**6) -> float:

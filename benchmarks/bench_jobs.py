@@ -1,9 +1,10 @@
 """A search of 30 trials (`--trials`) with `--jobs 1` and `--jobs 2`: seconds on the wall, and processor time.
 
-fed-gmf, four passes, on MovieLens 1M under TACIT_DATA, else on a town of about its size. On a machine that others use
-too, the wall says little: `by_processor` is the processor time of one process with one job, over that of the busier
-worker (and of the process that asks) with two. What workers need before their first trial (start, imports, kernels,
-data) is in it; `--epochs 1` shows what that does to short trials.
+fed-gmf, four passes, on MovieLens 1M under TACIT_DATA, else on a town of about its size. `first_s` is the time until
+the first trial was done, `trial_s` that of each later one: the difference is what comes before (start of the workers,
+imports, kernels, data). On a machine that others use too, the wall says little: `by_processor` is the processor time of
+one process with one job, over that of the busier worker (and of the process that asks) with two. `--epochs 1` shows
+what all that does to short trials.
 """
 
 from __future__ import annotations
@@ -48,8 +49,12 @@ def search(jobs: int, trials: int, epochs: int, source: str) -> dict[str, Any]:
     )
     used: dict[int, float] = {}
 
+    ends: list[float] = []
+
     def watch(what: str, done: int, total: int) -> None:
         used.update(processor_seconds())
+        if not ends and (what.startswith("2/") if jobs == 1 else done):
+            ends.append(time.perf_counter() - started)
 
     before, started = time.process_time(), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +62,9 @@ def search(jobs: int, trials: int, epochs: int, source: str) -> dict[str, Any]:
     used[os.getpid()] = time.process_time() - before
     own = used.pop(os.getpid())
     values = [trial.value for trial in found.trials]
-    return {"wall_s": time.perf_counter() - started, "own_s": own, "workers_s": list(used.values()), "values": values}
+    wall = time.perf_counter() - started
+    apart = {"first_s": ends[0], "trial_s": (wall - ends[0]) / max(1, trials - jobs) * jobs}
+    return {"wall_s": wall, **apart, "own_s": own, "workers_s": list(used.values()), "values": values}
 
 
 def main() -> None:

@@ -2,21 +2,27 @@
 
 fed-svd (64 factors) and fpl over a million users with 20 of 100,000 items each: one thread, two threads, two
 processes, Dask where it is installed. `--parts` runs one round of fed-svd over ten million users with 10 of 100,000
-items each in eight shards, two at a time. `--tree` compares one sum over all with the sum of a hundred totals, as of a
-hundred coordinators with 10,000 devices each: the checksums are equal. Processor time includes that of workers, whose
-start is not counted.
+items each in eight shards, two at a time. `--bare` lets two bare process pools do the same exchange as a round of
+fed-svd: the table to each, a total from each, added. `--tree` compares one sum over all with the sum of a hundred
+totals, as of a hundred coordinators with 10,000 devices each: the checksums are equal. Processor time includes that of
+workers, whose start is not counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import resource
 import subprocess
 import time
+from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.lab.engine import EngineConfig
 from tacit.lab.simulation import SimulationOptions, simulate
@@ -51,22 +57,15 @@ def processor_time() -> float:
 
 
 def _children() -> list[str]:
-    import multiprocessing
-
     return [str(child.pid) for child in multiprocessing.active_children()]
 
 
 def _of_child(pid: str) -> float:
-    import os
-    from pathlib import Path
-
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _peak_of_children() -> list[int]:
-    from pathlib import Path
-
     lines = [Path(f"/proc/{pid}/status").read_text().splitlines() for pid in _children()]
     return [int(line.split()[1]) // 1024 for status in lines for line in status if line.startswith("VmHWM")]
 
@@ -111,6 +110,26 @@ def measure(name: str, label: str, engine: EngineConfig, world: tuple[Clients, C
     print(json.dumps(about), flush=True)
 
 
+def _answer_bare(table: NDArray[np.float32]) -> NDArray[np.int64]:
+    return np.full(table.shape, 3, np.int64)
+
+
+def measure_bare() -> None:
+    """Print what the exchange of a round costs with nothing but Python's own process pools."""
+    context, table = multiprocessing.get_context("spawn"), np.ones((ITEMS, 64), np.float32)
+    pools, found = [ProcessPoolExecutor(1, context) for _ in range(2)], []
+    for _ in range(5):
+        wall, cpu = time.perf_counter(), processor_time()
+        totals = [answer.result() for answer in [pool.submit(_answer_bare, table) for pool in pools]]
+        assert int((totals[0] + totals[1]).min()) == 6
+        found.append((processor_time() - cpu, time.perf_counter() - wall))
+    for pool in pools:
+        pool.shutdown()
+    processor, wall = min(found[1:])
+    data = f"{ITEMS:,} x 64, two workers"
+    print(json.dumps({"bench": "bare exchange", "data": data, "processor": processor, "wall": wall}), flush=True)
+
+
 def main() -> None:
     """Print one JSON line per engine."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -118,7 +137,11 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=1_000_000)
     parser.add_argument("--tree", action="store_true", help="one total, and the sum of a hundred")
     parser.add_argument("--method", choices=METHODS, help="only this one")
+    parser.add_argument("--bare", action="store_true", help="the exchange of a round with bare process pools")
     given = parser.parse_args()
+    if given.bare:
+        measure_bare()
+        return
     if given.parts:
         METHODS["fed-svd"]["epochs"] = 2
         measure("fed-svd", "8 shards in 2 processes", EngineConfig("processes", 8), histories(10_000_000, 10))

@@ -62,6 +62,7 @@ class Engine(Protocol):
     """Shards of clients, wherever they are."""
 
     clients: Clients
+    n_cores: int  # of this machine that its clients use; idle while none of them learns
 
     def ask(self, request: ShardRequest, shared: Mapping[str, Array]) -> tuple[int, list[ShardAnswer]]:
         """Ask the shards that have clients in a request; return a ticket, and their answers in order of clients."""
@@ -107,7 +108,7 @@ class LocalEngine:
 
     def __init__(self, config: EngineConfig, sharded: ShardedClients) -> None:
         self.clients, self._private = sharded.clients, sharded.private
-        self._is_automatic = not config.shards
+        self._is_automatic, self.n_cores = not config.shards, config.threads
         self.cuts = cut_evenly(sharded.clients, config.shards or config.threads)
         self._shards = sharded.cut(self.cuts)
         self._whole = sharded.cut(self.cuts[[0, -1]])[0] if len(self._shards) > 1 else self._shards[0]

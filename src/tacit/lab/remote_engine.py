@@ -68,6 +68,7 @@ class RemoteEngine:
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
+        self.n_cores = 1 if self._is_elsewhere else self._workers.n_workers
         try:
             self.cuts = cut_evenly(sharded.clients, config.shards or self._workers.n_workers)
             self._histories = [_ShardHistory() for _ in self.cuts[:-1]]

@@ -26,7 +26,7 @@ from tacit.lab.secure_rounds import DropoutPlan, PendingMessages, SecureRoundsCo
 from tacit.lab.shards import ShardRequest
 from tacit.lab.traffic import Traffic, download_bytes
 from tacit.methods.base import Federated, Schedule
-from tacit.numerics import DIVERGENCE_LIMIT
+from tacit.numerics import DIVERGENCE_LIMIT, server_threads
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.dp import DifferentialPrivacy
 from tacit.privacy.noise import SimulatedNoise
@@ -230,11 +230,12 @@ class _Federation:
             for other in totals[1:]:
                 total.add_total(other)
         path = self.path
-        if path.privacy is None:
-            return dict(server_round(path, shared, total))
-        n_asked = len(self.clients) if who is None else len(who.asked)
-        total = self._add_noise(path.privacy, total, share, number, who)
-        return dict(server_round(path, shared, total, n_asked))
+        n_asked = None
+        if path.privacy is not None:
+            n_asked = len(self.clients) if who is None else len(who.asked)
+            total = self._add_noise(path.privacy, total, share, number, who)
+        with server_threads(self.engine.n_cores):
+            return dict(server_round(path, shared, total, n_asked))
 
     def _cohorts(self, who: Attendance, number: int) -> list[Attendance]:
         """Cut a round into cohorts that have a sum each: groups of a robust rule, or clients of a coordinator."""

@@ -33,6 +33,7 @@ from tacit.methods.parts.sums import (
     start_table,
     to_float64,
 )
+from tacit.numerics import inner_product
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
@@ -178,7 +179,7 @@ def _draw_basis(key: Key, n_items: int, n_factors: int) -> Array:
 
 def largest_angle(before: Array, after: Array) -> float:
     """Return the largest principal angle from one subspace to another in radians: 0 once the iteration stands still."""
-    products = before.T @ after
+    products = inner_product(before, after)
     kept = products.any(axis=0)  # columns of zeros are left out; whole ones are looked at only where that may be
     kept = kept if kept.all() else after.any(axis=0)
     cosines = np.linalg.svd(products[:, kept], compute_uv=False)

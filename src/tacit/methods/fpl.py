@@ -13,14 +13,12 @@ from tacit.errors import ConfigError, MethodError
 from tacit.kernels.fpl import (
     count_sent,
     draw_pairs,
-    rounds_of_all_clients,
-    rounds_of_one_client,
-    rounds_of_one_triple,
     rows_of_pairs,
     settle,
     sum_of_pairs,
 )
 from tacit.kernels.fpl_clipped import TOGETHER, sum_of_clipped_pairs
+from tacit.kernels.fpl_rounds import rounds_of_all_clients, rounds_of_one_client, rounds_of_one_triple
 from tacit.kernels.llvm.rowvec import rows_of
 from tacit.kernels.llvm.triples import empty_rows, pad_rows, unpad_rows, zero_rows
 from tacit.kernels.membership import OwnedItems, owned_items
@@ -261,7 +259,8 @@ class FPL(Federated):
         room = _Room.of(model, len(clients))
         if n_asked == 1 and steps == 1 and config.step == "sequential":
             tables = rows_of(room.p), rows_of(room.table)
-            rounds_of_one_triple(*draws, *tables, ring.scale, self._rate, config.regs, *coins, room.sent, room.terms)
+            numbers = ring.scale, self._rate, config.regs
+            rounds_of_one_triple(draws, tables, numbers, coins, room.sent, room.terms)
             largest_row = float(room.terms["row"].max())
         else:
             most = self._run_with_sums(room, draws, coins, ring, n_asked, steps)
@@ -288,10 +287,10 @@ class FPL(Federated):
         frozen = users if self.config.step == "sequential" else rows_of(pad_rows(room.p))
         tables = users, frozen, rows_of(room.table), totals
         run: Any = rounds_of_one_client
-        more: tuple[Any, ...] = (steps,)
+        more: Any = steps
         if n_asked > 1:
-            run, more = rounds_of_all_clients, (rows_of(totals.view(np.float32)),)
-        return int(run(*draws, *tables, *more, *numbers, *coins, room.sent, room.terms, room.tops))
+            run, more = rounds_of_all_clients, rows_of(totals.view(np.float32))
+        return int(run(draws, tables, more, numbers, coins, room.sent, room.terms, room.tops))
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Add alpha times the sum, with no averaging."""

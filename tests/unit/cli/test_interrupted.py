@@ -102,6 +102,24 @@ def test_ctrl_c_ends_all_workers_also_after_one_was_killed(tmp_path: Path) -> No
     assert not list(tmp_path.rglob("*.npz")), "a half-written run was left behind"
 
 
+def test_ctrl_c_ends_all_jobs(tmp_path: Path) -> None:
+    process = start([*ENDLESS, "--set", "data.users=300", "--repeat", "3", "--jobs", "2"], tmp_path)
+
+    def all_work() -> bool:
+        found = workers(process.pid)
+        return len(found) == 2 and all(processor_seconds(one) >= 4 for one in found)
+
+    wait_until(lambda: process.poll() is not None or all_work(), LONG, "two workers are in their runs")
+    assert process.poll() is None, process.stderr.read() if process.stderr else ""
+    after = children(process.pid)
+    process.send_signal(signal.SIGINT)
+    out, err = wait_for_process(process, "the command ends after SIGINT")
+    assert (process.returncode, out) == (130, ""), err
+    assert "Traceback" not in err
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in after), LONG, "all processes end")
+    assert not list(tmp_path.rglob("*.npz")), "a half-written run was left behind"
+
+
 def test_a_full_disk_is_reported_and_nothing_stays(tmp_path: Path) -> None:
     town = ["--data", "town", "--set", "data.users=300", "--set", "evaluation.local_only_users=0"]
     process = start(["run", "--method", "ease", *town], tmp_path, limit=100_000)

@@ -85,15 +85,17 @@ def _call(builder: Any, name: str, *args: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, function, f"{name}.v{kind.count}f32"), args)
 
 
-def _fma(builder: Any, a: list[Any], b: list[Any], c: list[Any]) -> list[Any]:
+def fma(builder: Any, a: list[Any], b: list[Any], c: list[Any]) -> list[Any]:
+    """Code for a b + c of rows, rounded once."""
     return [_call(builder, "llvm.fma", x, y, z) for x, y, z in zip(a, b, c, strict=True)]
 
 
-def _minus(builder: Any, a: list[Any], b: list[Any]) -> list[Any]:
+def minus(builder: Any, a: list[Any], b: list[Any]) -> list[Any]:
+    """Code for a - b of rows."""
     return [builder.fsub(x, y) for x, y in zip(a, b, strict=True)]
 
 
-def _fill(builder: Any, scalar: Any, like: list[Any], last: float | None = None) -> list[Any]:
+def fill(builder: Any, scalar: Any, like: list[Any], last: float | None = None) -> list[Any]:
     """Code for a row that holds one number everywhere, with `last` in the place of the bias."""
     row = [broadcast(builder, scalar, vector.type.count) for vector in like]
     if last is not None:
@@ -102,7 +104,7 @@ def _fill(builder: Any, scalar: Any, like: list[Any], last: float | None = None)
     return row
 
 
-def _dot(builder: Any, a: list[Any], b: list[Any]) -> Any:
+def dot(builder: Any, a: list[Any], b: list[Any]) -> Any:
     """Code for a dot product in one fixed order: halves of the widest chunk, joined by the narrower ones on the way."""
     total = builder.fmul(a[0], b[0])
     for x, y in zip(a[1:], b[1:], strict=True):
@@ -122,27 +124,32 @@ def _halve(builder: Any, vector: Any) -> Any:
     return builder.fadd(lower, upper)
 
 
-def _on_grid(builder: Any, scalar: Any, row: list[Any], last: float | None = None) -> list[Any]:
+def round_to_grid(builder: Any, scalar: Any, row: list[Any], last: float | None = None) -> list[Any]:
     """Code for round(scalar row): whole numbers, still as floats."""
-    products = zip(_fill(builder, scalar, row, last), row, strict=True)
+    products = zip(fill(builder, scalar, row, last), row, strict=True)
     return [_call(builder, "llvm.rint", builder.fmul(factor, vector)) for factor, vector in products]
 
 
 def _keep_largest(context: Any, builder: Any, peaks: Any, value: Any, row: list[Any]) -> None:
-    """Code for peaks = max(peaks, |row|), place by place.
+    """Code for peaks = max(peaks, |row|), place by place."""
+    store = RowCode(context, builder, peaks, value, ir.Constant(_I64, 0))
+    store.store(larger(builder, store.load(), row))
+
+
+def larger(builder: Any, largest: list[Any], row: list[Any]) -> list[Any]:
+    """Code for max(largest, |row|), place by place.
 
     The bits of a float without its sign are ordered as whole numbers, with NaN above all others: it is never lost.
     """
-    store = RowCode(context, builder, peaks, value, ir.Constant(_I64, 0))
-    larger = []
-    for old, vector in zip(store.load(), row, strict=True):
+    found = []
+    for old, vector in zip(largest, row, strict=True):
         kind = ir.VectorType(_I32, vector.type.count)
         without_sign = ir.Constant(kind, [0x7FFFFFFF] * kind.count)
         size = builder.and_(builder.bitcast(vector, kind), without_sign)
         function = ir.FunctionType(kind, [kind, kind])
-        largest = cgutils.get_or_insert_function(builder.module, function, f"llvm.smax.v{kind.count}i32")
-        larger.append(builder.bitcast(builder.call(largest, [builder.bitcast(old, kind), size]), vector.type))
-    store.store(larger)
+        maximum = cgutils.get_or_insert_function(builder.module, function, f"llvm.smax.v{kind.count}i32")
+        found.append(builder.bitcast(builder.call(maximum, [builder.bitcast(old, kind), size]), vector.type))
+    return found
 
 
 @intrinsic
@@ -153,9 +160,37 @@ def preference(typing_context, left, u, right, i, j):
         p = RowCode(context, builder, left, args[0], args[1]).load()
         q_i = RowCode(context, builder, right, args[2], args[3]).load()
         q_j = RowCode(context, builder, right, args[2], args[4]).load()
-        return _dot(builder, p, _minus(builder, q_i, q_j))
+        return dot(builder, p, minus(builder, q_i, q_j))
 
     return types.float32(left, types.uint64, right, types.uint64, types.uint64), generate
+
+
+def advance(builder: Any, moved: list[Any], p: list[Any], difference: list[Any], step: Any, shrink: Any) -> list[Any]:
+    """Code for a client's row after a triple: += step (q_i - q_j) - shrink p, but for the last place, which stays 1."""
+    kept = fma(builder, fill(builder, builder.fneg(shrink), p, last=0.0), p, moved)
+    return fma(builder, fill(builder, step, p, last=0.0), difference, kept)
+
+
+def add_to_totals(context: Any, builder: Any, totals: Any, value: Any, grid: list[Any], to: Any, of: Any) -> None:
+    """Code for totals[to] += grid and totals[of] -= grid; totals are of 32 or 64 bits, or of 53 in float64."""
+    bits, is_float = totals.dtype.bitwidth, isinstance(totals.dtype, types.Float)
+    number = ir.DoubleType() if is_float else ir.IntType(bits)
+    length, pull = sum(vector.type.count for vector in grid), []
+    for vector in grid:
+        kind = ir.VectorType(number, vector.type.count)
+        if is_float:
+            pull.append(builder.fpext(vector, kind))
+            continue
+        whole = builder.fptosi(vector, ir.VectorType(_I32, vector.type.count))
+        pull.append(builder.sext(whole, kind) if bits > 32 else whole)
+    start = context.make_array(totals)(context, builder, value).data
+    subtract, add = (builder.fsub, builder.fadd) if is_float else (builder.sub, builder.add)
+    for item, operation in ((of, subtract), (to, add)):
+        at = builder.gep(start, [builder.mul(item, ir.Constant(_I64, length))])
+        for (offset, width), whole in zip(chunks(length), pull, strict=True):
+            cell = builder.gep(at, [ir.Constant(_I64, offset)])
+            cell = builder.bitcast(cell, ir.VectorType(number, width).as_pointer())
+            builder.store(operation(builder.load(cell, align=bits // 8), whole), cell, align=bits // 8)
 
 
 class _Step:
@@ -170,14 +205,13 @@ class _Step:
         self.q_j = RowCode(context, builder, table, args[2], args[5]).load()
 
     def advance(self, step: Any, shrink: Any) -> None:
-        """Move the client: += step (q_i - q_j) - shrink p, but for the last place, which stays 1."""
-        builder, p = self.builder, self.p
-        kept = _fma(builder, _fill(builder, builder.fneg(shrink), p, last=0.0), p, self.row.load())
-        self.row.store(_fma(builder, _fill(builder, step, p, last=0.0), _minus(builder, self.q_i, self.q_j), kept))
+        """Move the client."""
+        difference = minus(self.builder, self.q_i, self.q_j)
+        self.row.store(advance(self.builder, self.row.load(), self.p, difference, step, shrink))
 
     def scaled_row(self, z: Any) -> list[Any]:
         """Return round(z [p, 1])."""
-        return _on_grid(self.builder, z, self.p)
+        return round_to_grid(self.builder, z, self.p)
 
 
 _STEP = [types.uint64] * 3 + [types.float32] * 3
@@ -193,8 +227,8 @@ def step_and_write(typing_context, moved, users, table, c, i, j, step, shrink, z
         pull = triple.scaled_row(z)
         push = [builder.fneg(vector) for vector in pull]
         for at, row, reg, q in ((a, pull, reg_i, triple.q_i), (b, push, reg_j, triple.q_j)):
-            whole = _minus(builder, row, _on_grid(builder, reg, q, last=0.0))
-            value = [builder.fmul(x, y) for x, y in zip(whole, _fill(builder, unit, whole), strict=True)]
+            whole = minus(builder, row, round_to_grid(builder, reg, q, last=0.0))
+            value = [builder.fmul(x, y) for x, y in zip(whole, fill(builder, unit, whole), strict=True)]
             RowCode(context, builder, rows, target, at).store(value)
         triple.advance(step, shrink)
         return context.get_dummy_value()
@@ -214,8 +248,8 @@ def step_and_measure(typing_context, moved, users, table, c, i, j, step, shrink,
         triple = _Step(context, builder, (moved, users, table), args)
         step, shrink, z, reg_i, reg_j, target, a, b = args[6:]
         pull = triple.scaled_row(z)
-        positive = _minus(builder, pull, _on_grid(builder, reg_i, triple.q_i, last=0.0))
-        grids = zip(pull, _on_grid(builder, reg_j, triple.q_j, last=0.0), strict=True)
+        positive = minus(builder, pull, round_to_grid(builder, reg_i, triple.q_i, last=0.0))
+        grids = zip(pull, round_to_grid(builder, reg_j, triple.q_j, last=0.0), strict=True)
         negative = [builder.fadd(x, y) for x, y in grids]
         RowCode(context, builder, rows, target, a).store(positive)
         RowCode(context, builder, rows, target, b).store(negative)
@@ -232,34 +266,15 @@ def step_and_add(typing_context, moved, users, table, c, i, j, step, shrink, z, 
     """Move client c by a triple; add z [p, 1] to totals[a], subtract it from totals[j], keep the largest in peaks[0].
 
     `a` is i, or a row that is never read where the positive must not leave: no branch, so none is guessed wrongly.
-    Totals are whole numbers of 32 or 64 bits, or of 53 in float64.
     """
-    bits, is_float = totals.dtype.bitwidth, isinstance(totals.dtype, types.Float)
-    number = ir.DoubleType() if is_float else ir.IntType(bits)
 
     def generate(context, builder, signature, args):
         triple = _Step(context, builder, (moved, users, table), args)
         step, shrink, z, target, a, largest = args[6:]
-        length = table.dtype.size // 4
         grid = triple.scaled_row(z)
-        pull = []
-        for vector in grid:
-            kind = ir.VectorType(number, vector.type.count)
-            if is_float:
-                pull.append(builder.fpext(vector, kind))
-                continue
-            whole = builder.fptosi(vector, ir.VectorType(_I32, vector.type.count))
-            pull.append(builder.sext(whole, kind) if bits > 32 else whole)
         triple.advance(step, shrink)
         _keep_largest(context, builder, peaks, largest, grid)
-        start = context.make_array(totals)(context, builder, target).data
-        subtract, add = (builder.fsub, builder.fadd) if is_float else (builder.sub, builder.add)
-        for item, operation in ((args[5], subtract), (a, add)):
-            at = builder.gep(start, [builder.mul(item, ir.Constant(_I64, length))])
-            for (offset, width), whole in zip(chunks(length), pull, strict=True):
-                cell = builder.gep(at, [ir.Constant(_I64, offset)])
-                cell = builder.bitcast(cell, ir.VectorType(number, width).as_pointer())
-                builder.store(operation(builder.load(cell, align=bits // 8), whole), cell, align=bits // 8)
+        add_to_totals(context, builder, totals, target, grid, a, args[5])
         return context.get_dummy_value()
 
     return types.void(moved, users, table, *_STEP, totals, types.uint64, peaks), generate
@@ -277,9 +292,9 @@ def step_and_apply(typing_context, moved, users, table, c, i, j, step, shrink, z
         triple.advance(step, shrink)
 
         def change(item, row, reg, q):
-            whole = _minus(builder, row, _on_grid(builder, reg, q, last=0.0))
+            whole = minus(builder, row, round_to_grid(builder, reg, q, last=0.0))
             _keep_largest(context, builder, peaks, largest, whole)
-            moved_by = zip(_fill(builder, gain, whole), whole, q, strict=True)
+            moved_by = zip(fill(builder, gain, whole), whole, q, strict=True)
             RowCode(context, builder, table, args[2], item).store(
                 [builder.fadd(r, builder.fmul(g, w)) for g, w, r in moved_by]
             )
@@ -290,59 +305,3 @@ def step_and_apply(typing_context, moved, users, table, c, i, j, step, shrink, z
         return context.get_dummy_value()
 
     return types.void(moved, users, table, *_STEP, *[types.float32] * 3, types.uint8, peaks), generate
-
-
-@intrinsic
-def settle_row(typing_context, table, totals, item, n_positive, n_negative, reg_i, reg_j, unit, rate, tops):
-    """Move a row of the table by rate times a round's sum of its rows, and make its total zero again.
-
-    The sum is totals[item] less what regularisation takes from each row that was sent, counted. All of it are whole
-    numbers, exact in float64; `unit` is one of them. `tops` [1] keeps the largest sums, place by place.
-    """
-    bits, is_float = totals.dtype.bitwidth, isinstance(totals.dtype, types.Float)
-    number = ir.DoubleType() if is_float else ir.IntType(bits)
-
-    def generate(context, builder, signature, args):
-        n_positive, n_negative, reg_i, reg_j, unit, rate, largest = args[3:]
-        row = RowCode(context, builder, table, args[0], args[2])
-        q, length = row.load(), table.dtype.size // 4
-        start = context.make_array(totals)(context, builder, args[1]).data
-        at = builder.gep(start, [builder.mul(args[2], ir.Constant(_I64, length))])
-        totalled = []
-        for offset, width in chunks(length):
-            kind = ir.VectorType(number, width)
-            cell = builder.bitcast(builder.gep(at, [ir.Constant(_I64, offset)]), kind.as_pointer())
-            totalled.append(builder.load(cell, align=bits // 8))
-            builder.store(ir.Constant(kind, None), cell, align=bits // 8)
-
-        def move(sums):
-            _keep_largest(context, builder, tops, largest, sums)
-            units, rates = _fill(builder, unit, sums), _fill(builder, rate, sums)
-            moves = [builder.fmul(r, builder.fmul(f, u)) for f, u, r in zip(sums, units, rates, strict=True)]
-            row.store([builder.fadd(old, by) for old, by in zip(q, moves, strict=True)])
-
-        def as_floats(vector, count):
-            kind = ir.VectorType(_F32, count)
-            return builder.fptrunc(vector, kind) if is_float else builder.sitofp(vector, kind)
-
-        def less_shrunk(total, width, grids):
-            doubles = ir.VectorType(ir.DoubleType(), width)
-            total = total if is_float else builder.sitofp(total, doubles)
-            for count, grid in zip((n_positive, n_negative), grids, strict=True):
-                shrunk = builder.fmul(broadcast(builder, count, width), builder.fpext(grid, doubles))
-                total = builder.fsub(total, shrunk)
-            return builder.fptrunc(total, ir.VectorType(_F32, width))
-
-        zero = ir.Constant(_F32, 0.0)
-        is_free = builder.and_(builder.fcmp_ordered("==", reg_i, zero), builder.fcmp_ordered("==", reg_j, zero))
-        with builder.if_else(is_free) as (free, shrinking):
-            with free:  # nothing to subtract: the same bits with a third of the work
-                move([as_floats(total, total.type.count) for total in totalled])
-            with shrinking:
-                grids = [_on_grid(builder, reg, q, last=0.0) for reg in (reg_i, reg_j)]
-                both = zip(*grids, strict=True)
-                move([less_shrunk(total, total.type.count, pair) for total, pair in zip(totalled, both, strict=True)])
-        return context.get_dummy_value()
-
-    numbers = [types.float64] * 2 + [types.float32] * 4
-    return types.void(table, totals, types.uint64, *numbers, tops), generate

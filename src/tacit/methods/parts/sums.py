@@ -22,6 +22,7 @@ from tacit.errors import MethodError
 from tacit.kernels.outer import client_sums
 from tacit.methods.base import Federated, Schedule
 from tacit.methods.parts.cold_items import ColdItemMap, ColdItemsConfig
+from tacit.numerics import inner_product, map_blocks, multiply_table
 from tacit.privacy.update_sink import UpdateSink
 from tacit.types import Array, Catalog, Clients, Floats
 from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
@@ -127,7 +128,9 @@ class BySums(Federated):
 
 def to_float64(sums: NDArray[np.int64], ring: Ring) -> NDArray[np.float64]:
     """Return sums as float64, which holds them exactly."""
-    return sums.astype(np.float64) / float(ring.scale)
+    found = np.empty(sums.shape)
+    map_blocks(lambda rows: np.divide(sums[rows], float(ring.scale), out=found[rows]), len(sums))
+    return found
 
 
 @dataclass(frozen=True)
@@ -229,14 +232,14 @@ def _factorise(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
     """
     found, lengths = table, np.ones(table.shape[1])
     for is_second in (False, True):
-        gramian = found.T @ found
+        gramian = inner_product(found, found)
         if is_second and not np.abs(gramian - np.eye(len(gramian))).max(initial=0.0) < NEARLY_ORTHONORMAL:
             break
         try:
             lower = np.linalg.cholesky(gramian)
         except np.linalg.LinAlgError:
             break
-        found = found @ np.linalg.inv(lower).T
+        found = multiply_table(found, np.linalg.inv(lower).T)
         lengths *= np.diag(lower)
     else:
         return found, lengths
