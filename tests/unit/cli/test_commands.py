@@ -235,3 +235,11 @@ def test_a_value_for_a_group_of_options_is_answered_with_what_to_write(tacit: Co
     error = json.loads(out)["error"]
     assert (code, error["kind"]) == (3, "ConfigError")
     assert advice in error["hint"]
+
+
+def test_a_pattern_that_matches_several_folders_is_one_clear_error(tacit: Command, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    code, _, err = tacit("recommend", str(tmp_path / "a"), str(tmp_path / "b"), "--user", "7")
+    assert code == 2
+    assert "pattern" in err

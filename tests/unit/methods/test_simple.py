@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tacit.methods.base import build
@@ -23,7 +25,7 @@ def test_popularity_counts_people_and_not_repeats_and_has_no_ties(cohort) -> Non
 
 
 def test_random_is_uniform_and_follows_seed_and_person(crowd: Clients) -> None:
-    method = build("random")
+    method, crowd = build("random"), replace(crowd, n_items=500)
     model = next(method.fit(crowd, catalog(500), Key(1)))
     scores = method.score(model.shared, {}, crowd)
     assert scores.shape == (25, 500)
