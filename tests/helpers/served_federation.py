@@ -88,7 +88,7 @@ class ServedFederation:
             self.process.wait(LONG)
 
     def rounds(self) -> list[Round]:
-        """All rounds so far, read beside the coordinator; what it left when it was killed may have to be rolled back."""
+        """All rounds so far, read beside the coordinator; reading rolls back what one that was killed has left."""
         connection = sqlite3.connect(self.folder / "coordinator" / "journal.db", timeout=30)
         try:
             return connection.execute("SELECT number, state, answered FROM rounds ORDER BY number").fetchall()
