@@ -33,7 +33,7 @@ def _limit_content(response: httpx.Response) -> None:
     response.stream = _BoundedStream(response.stream)
 
 
-class _BoundedStream(httpx.SyncByteStream):
+class _BoundedStream(httpx.SyncByteStream):  # type: ignore[misc]
     """The content of an answer, up to a number of bytes and seconds."""
 
     def __init__(self, parts: Any) -> None:
