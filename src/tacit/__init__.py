@@ -1,4 +1,4 @@
-"""Tacit: recommendations that learn from users without collecting what they did.
+"""Tacit: recommenders that learn from users' histories without collecting them.
 
     import tacit
 

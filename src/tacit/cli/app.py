@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="tacit",
-    help="Recommendations that learn from people without collecting what they did.",
+    help="Recommenders that learn from users' histories without collecting them.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -69,7 +69,7 @@ def _whole(
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Recommendations that learn from users without collecting what they did."""
+    """Recommenders that learn from users' histories without collecting them."""
 
 
 @app.command(epilog="Example: tacit demo")
@@ -319,9 +319,9 @@ def _wrong_usage(error: click.ClickException) -> ConfigError:
     if isinstance(error, click.NoSuchOption):
         close = f"Did you mean {error.possibilities[0]}? " if error.possibilities else ""
         return ConfigError(f"There is no option {error.option_name}.", f"{close}See --help.")
-    said = error.format_message()
-    several = "A pattern that matches several paths gives all of them: name one. " if "extra argument" in said else ""
-    return ConfigError(said, f"{several}See --help.")
+    problem = error.format_message()
+    several = "A pattern that matches several paths gives all of them: name one. " if "extra argument" in problem else ""
+    return ConfigError(problem, f"{several}See --help.")
 
 
 def import_commands() -> None:
