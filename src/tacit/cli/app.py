@@ -319,9 +319,9 @@ def _wrong_usage(error: click.ClickException) -> ConfigError:
     if isinstance(error, click.NoSuchOption):
         close = f"Did you mean {error.possibilities[0]}? " if error.possibilities else ""
         return ConfigError(f"There is no option {error.option_name}.", f"{close}See --help.")
-    problem = error.format_message()
-    several = "A pattern that matches several paths gives all of them: name one. " if "extra argument" in problem else ""
-    return ConfigError(problem, f"{several}See --help.")
+    text = error.format_message()
+    several = "A pattern that matches several paths gives all of them: name one. " if "extra argument" in text else ""
+    return ConfigError(text, f"{several}See --help.")
 
 
 def import_commands() -> None:
