@@ -24,7 +24,7 @@ from tacit.random import Key
 from tacit.types import Catalog, Clients, offsets
 
 FACTORS, EPOCHS = 20, 50
-PEER_EPOCHS = (2, 12)  # two lengths, so that what a run costs before its first update cancels out
+PEER_EPOCHS = (5, 25)  # two lengths, far apart: what a run costs before its first update cancels out
 
 
 def histories() -> tuple[str, Clients, Catalog]:
