@@ -319,9 +319,11 @@ def _wrong_usage(error: click.ClickException) -> ConfigError:
     if isinstance(error, click.NoSuchOption):
         close = f"Did you mean {error.possibilities[0]}? " if error.possibilities else ""
         return ConfigError(f"There is no option {error.option_name}.", f"{close}See --help.")
-    said = error.format_message()
-    several = "A pattern that matches several paths gives all of them: name one. " if "extra argument" in said else ""
-    return ConfigError(said, f"{several}See --help.")
+    message = error.format_message()
+    several = (
+        "A pattern that matches several paths gives all of them: name one. " if "extra argument" in message else ""
+    )
+    return ConfigError(message, f"{several}See --help.")
 
 
 def import_commands() -> None:
