@@ -159,7 +159,7 @@ def test_dask_gives_the_same_bits(world: World) -> None:
     try:
         for name in FEDERATED:
             one = learn(name, world, EngineConfig())
-            for shards in (1, 2, 3, 7) if name == "fed-svd" else (3,):
+            for shards in (1, 2, 3, 7):
                 assert_same(one, learn(name, world, EngineConfig("dask", shards, workers=workers)))
     finally:
         workers.close()
