@@ -206,7 +206,8 @@ _ARRAYS: dict[Path, Array] = {}  # the shared arrays of the last request
 def _read_array(path: Path, digest: str) -> Array:
     if path not in _ARRAYS:
         try:
-            array = np.load(path, allow_pickle=False) if digest else map_array(path)
+            # a copy: rows are read in any order, and memory of a process has larger pages than a mapped file
+            array = np.load(path, allow_pickle=False) if digest else np.array(map_array(path))
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from None
         if digest and digest_array(array) != digest:
