@@ -71,6 +71,7 @@ class SuperLink:
         self._run = self._state.start_run()
         self._nodes: dict[int, int] = {}  # device -> node
         self._keys: dict[int, bytes] = {}  # device -> the key of its node
+        self._member_keys = frozenset[bytes]()  # of all nodes: every request asks
         self._welcome = journal.welcome  # it is large, and the same for all devices
         self._limit, self._enrolling = EnrolmentLimit(), 0
         self._offers: dict[int, _PostedMessage] = {}
@@ -263,11 +264,12 @@ class SuperLink:
                 if not device.revoked and device.number not in self._nodes:
                     self._nodes[device.number] = self._state.add_node(device.key)
                     self._keys[device.number] = device.key
+            self._member_keys = frozenset(self._keys[number] for number in self._nodes)
             self._written = written
 
     def _is_member(self, key: bytes) -> bool:
         """Say whether a device that may connect has this key."""
-        return any(self._keys[device] == key for device in list(self._nodes))
+        return key in self._member_keys
 
     def present(self) -> frozenset[int]:
         """Return the devices that are connected now."""
