@@ -21,6 +21,7 @@ from tacit.types import Array, Catalog, Config, Interactions, Labels, Triples, V
 PARTS = ("train", "validation", "test")
 """What the codes of a ready split stand for."""
 
+_BLOCK_ROWS = 1 << 20
 _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -173,7 +174,7 @@ def encode(column: pl.Series) -> tuple[NDArray[np.int32], Vocabulary]:
             f"Column '{column.name}' holds {column.dtype}: an id must be whole or text.", "Give one id in each row."
         )
     if column.dtype.is_integer() and (column.dtype.is_signed_integer() or column.max() < 2**63):  # type: ignore[operator]
-        return _encode_integers(column.cast(pl.Int64).to_numpy())
+        return _encode_integers((column if column.dtype == pl.Int32 else column.cast(pl.Int64)).to_numpy())
     text = column.cast(pl.String)
     labels = text.unique().sort()
     codes = text.cast(pl.Enum(labels)).to_physical().to_numpy().astype(np.int32)
@@ -186,16 +187,23 @@ def encode(column: pl.Series) -> tuple[NDArray[np.int32], Vocabulary]:
     return codes, Vocabulary(labels.to_numpy().astype(object))
 
 
-def _encode_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int32], Vocabulary]:
+def _encode_integers(values: NDArray[np.int32] | NDArray[np.int64]) -> tuple[NDArray[np.int32], Vocabulary]:
+    """Encode in blocks of rows: a long log is in memory with its codes, and with nothing else of its length."""
     low, high = int(values.min()), int(values.max())
+    blocks = [slice(start, start + _BLOCK_ROWS) for start in range(0, len(values), _BLOCK_ROWS)]
+    codes = np.empty(len(values), np.int32)
     if high - low < max(4 * len(values), 1 << 20):  # a table of the whole range is faster than sorting
         present = np.zeros(high - low + 1, bool)
-        shifted = values - low if low else values
-        present[shifted] = True
+        for rows in blocks:
+            present[values[rows].astype(np.int64) - low] = True
         rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
-        return rank[shifted], Vocabulary(np.flatnonzero(present) + low)
-    labels = np.sort(pl.Series(values).unique().to_numpy())
-    return np.searchsorted(labels, values).astype(np.int32), Vocabulary(labels)
+        for rows in blocks:
+            codes[rows] = rank[values[rows].astype(np.int64) - low]
+        return codes, Vocabulary(np.flatnonzero(present) + low)
+    labels = np.sort(pl.Series(values).unique().to_numpy()).astype(np.int64)
+    for rows in blocks:
+        codes[rows] = np.searchsorted(labels, values[rows].astype(np.int64))
+    return codes, Vocabulary(labels)
 
 
 def _whole(column: pl.Series) -> pl.Series:

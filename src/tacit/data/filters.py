@@ -42,7 +42,7 @@ def apply_filters(dataset: Dataset, config: FilterConfig) -> Dataset:
     log, given = dataset.interactions, dataset.given
     kept = np.arange(len(log))
     steps = [_step("as read", log)]
-    for what, rows in _filters(dataset, given, config):
+    for what, rows in _filters(dataset, kept, given, config):
         before, kept = len(kept), rows
         if len(kept) < before:
             steps.append(_step(what, log.take(kept)))
@@ -55,10 +55,9 @@ def apply_filters(dataset: Dataset, config: FilterConfig) -> Dataset:
 
 
 def _filters(
-    dataset: Dataset, given: NDArray[np.int8] | None, config: FilterConfig
+    dataset: Dataset, kept: NDArray[np.int64], given: NDArray[np.int8] | None, config: FilterConfig
 ) -> Iterator[tuple[str, NDArray[np.int64]]]:
     log = dataset.interactions
-    kept = np.arange(len(log))
     if config.min_rating is not None:
         if log.values is None:
             raise DataError(
@@ -105,13 +104,12 @@ def latest(log: Interactions, rows: NDArray[np.int64], given: NDArray[np.int8] |
 
     Without times the last row stays. Rows of different parts of a ready split are never merged.
     """
-    pairs = log.users[rows].astype(np.int64) * len(log.item_ids) + log.items[rows]
-    if given is not None:
-        pairs = pairs * 3 + given[rows]
-    in_order = np.sort(pairs)  # much cheaper than argsort, and most logs have no repeats
-    same = in_order[1:] == in_order[:-1]
+    pairs = _number_pairs(log, rows, given)
+    pairs.sort()  # much cheaper than argsort, and most logs have no repeats
+    same = pairs[1:] == pairs[:-1]
     if not same.any():
         return rows
+    pairs = _number_pairs(log, rows, given)
     order = np.argsort(pairs)
     repeated = np.zeros(len(order), bool)
     repeated[1:] |= same
@@ -128,6 +126,18 @@ def latest(log: Interactions, rows: NDArray[np.int64], given: NDArray[np.int8] |
     keep = np.ones(len(rows), bool)
     keep[again[~last]] = False
     return rows[keep]
+
+
+def _number_pairs(log: Interactions, rows: NDArray[np.int64], given: NDArray[np.int8] | None) -> NDArray[np.int64]:
+    """Return one number for the user, the item and the ready part of each row, without a second array as long."""
+    whole = len(rows) == len(log)  # rows ascend, so these are all of them
+    pairs = (log.users if whole else log.users[rows]).astype(np.int64)
+    pairs *= len(log.item_ids)
+    pairs += log.items if whole else log.items[rows]
+    if given is not None:
+        pairs *= 3
+        pairs += given if whole else given[rows]
+    return pairs
 
 
 def _core(log: Interactions, kept: NDArray[np.int64], k: int) -> NDArray[np.int64]:
