@@ -59,8 +59,8 @@ class ServeConfig(Config):
     clip: ClippingConfig | None = Field(None, description="bounds on the norm of messages")
     privacy: AgreedPrivacyConfig | Literal["none"] | None = Field(
         None,
-        description="differential privacy of every device, or the word none: there is no guarantee; to found a federation, "
-        "give one of the two",
+        description="differential privacy of every device, or the word none: there is no guarantee; to found a "
+        "federation, give one of the two",
     )
     trial: int | None = Field(
         None,

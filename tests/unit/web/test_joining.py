@@ -28,6 +28,7 @@ from tacit.field.bounded_answers import read_whole
 from tacit.field.carriers.superlink import SuperLink
 from tacit.field.certificates import make_certificates
 from tacit.field.invitations import Invitation
+from tacit.reasons import ReasonCode
 
 pytestmark = [
     pytest.mark.slow,
@@ -138,7 +139,7 @@ def test_a_damaged_invitation_is_reported_and_forgotten_after_joining_otherwise(
     visitor.post("/mine/join", {"line": invitation.line()})
     until_over(visitor)
     assert why in visitor.get("/mine/joining").text
-    device.join(write_welcome(founded(), CATALOG))
+    device.join(write_welcome(founded(), CATALOG), accepts={ReasonCode.NO_GUARANTEE})
     assert visitor.get("/mine/joining").headers["location"] == "/"
 
 
