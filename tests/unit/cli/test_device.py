@@ -57,6 +57,8 @@ def test_a_user_makes_joins_and_uses_a_device(here: Path, capsys: pytest.Capture
     )
     settled = device_document(capsys, "share", "--again", "drinks", "--masked-only", "--least", "25")
     assert (settled["never_categories"], settled["masked_only"], settled["device_policy"]["n_min"]) == ([], True, 25)
+    settled = device_document(capsys, "share", "--most-batches", "1")
+    assert (settled["device_policy"]["most_cohorts"], settled["device_policy"]["n_min"]) == (1, 25)
     assert not device_document(capsys, "share", "--also-readable")["masked_only"]
     assert settled["measure"]
     assert not device_document(capsys, "share", "--no-measure")["measure"]
@@ -166,7 +168,11 @@ def test_people_read_sentences_and_tables(here: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_ledger_calls_things_by_their_titles(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["init"], ["join", "--without-guarantee", str(here / "small.tacit")], ["history", "add", "Hill Hotel"]):
+    for words in (
+        ["init"],
+        ["join", "--without-guarantee", str(here / "small.tacit")],
+        ["history", "add", "Hill Hotel"],
+    ):
         shown(capsys, *words)
     shown(capsys, "share", "--pi", "1", "--also-readable")
     with Device.open(here / "device.db", PASSPHRASE) as device:
