@@ -189,9 +189,6 @@ def share(
         bool | None, typer.Option("--masked-only/--also-readable", help="Take part in masked rounds only.")
     ] = None,
     least: Annotated[int | None, typer.Option(min=2, help="Least number of participants in a masked round.")] = None,
-    most_batches: Annotated[
-        int | None, typer.Option(min=1, help="Most batches that you are summed in, where there is no guarantee.")
-    ] = None,
     measure: Annotated[
         bool | None,
         typer.Option(
@@ -213,8 +210,7 @@ def share(
             item, category = find_forbidden(name, device.catalog)
             items.discard(item if item is not None else "")
             categories.discard(category or "")
-        asked = {"n_min": least, "most_cohorts": most_batches}
-        limits = {name: limit for name, limit in asked.items() if limit is not None}
+        policy = sharing.device_policy
         return sharing.model_copy(
             update={
                 "pi": sharing.pi if pi is None else pi,
@@ -222,7 +218,7 @@ def share(
                 "never_categories": tuple(sorted(categories)),
                 "masked_only": sharing.masked_only if masked_only is None else masked_only,
                 "measure": sharing.measure if measure is None else measure,
-                "device_policy": sharing.device_policy.model_copy(update=limits),
+                "device_policy": policy if least is None else policy.model_copy(update={"n_min": least}),
             }
         )
 
@@ -244,8 +240,6 @@ def share(
     shell.screen.say(f"Never: {', '.join(named) or 'no item and no category'}")
     masks = "only in masked rounds" if settled.masked_only else "masked, or readable in rounds without masks"
     shell.screen.say(f"Messages are sent {masks}; a masked round must have {settled.device_policy.n_min} participants.")
-    if settled.device_policy.most_cohorts is not None and not has_guarantee:
-        shell.screen.say(f"You are summed in {settled.device_policy.most_cohorts} batches at most (--most-batches).")
     helps = "helps" if settled.measure and settled.pi else "does not help"
     shell.screen.say(f"This device {helps} to measure the quality of recommendations, in masked rounds only.")
     shell.screen.say("Paused: nothing is sent." if settled.paused else "Not paused.")

@@ -268,8 +268,8 @@ def join(
 
     if invitation == "-":
         invitation = "".join(read_names(Path("-")))
-    said = {ReasonCode.TRIAL: trial, ReasonCode.NO_GUARANTEE: without_guarantee}
-    accepts = {question for question, is_accepted in said.items() if is_accepted}
+    answers = {ReasonCode.TRIAL: trial, ReasonCode.NO_GUARANTEE: without_guarantee}
+    accepts = {question for question, is_yes in answers.items() if is_yes}
     with open_device() as device:
         path = Path(invitation)
         if len(invitation) < 200 and path.is_file():

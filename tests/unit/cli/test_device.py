@@ -57,8 +57,9 @@ def test_a_user_makes_joins_and_uses_a_device(here: Path, capsys: pytest.Capture
     )
     settled = device_document(capsys, "share", "--again", "drinks", "--masked-only", "--least", "25")
     assert (settled["never_categories"], settled["masked_only"], settled["device_policy"]["n_min"]) == ([], True, 25)
-    settled = device_document(capsys, "share", "--most-batches", "1")
-    assert (settled["device_policy"]["most_cohorts"], settled["device_policy"]["n_min"]) == (1, 25)
+    assert [device_document(capsys, "batches", *most)["most_batches"] for most in ([], ["1"], [])] == [4, 1, 1]
+    policy = device_document(capsys, "share")["device_policy"]
+    assert (policy["most_cohorts"], policy["n_min"]) == (1, 25)
     assert not device_document(capsys, "share", "--also-readable")["masked_only"]
     assert settled["measure"]
     assert not device_document(capsys, "share", "--no-measure")["measure"]
