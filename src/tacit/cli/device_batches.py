@@ -34,6 +34,4 @@ def batches(
     elif allowed == 1:
         shell.screen.say("This device is summed in one batch: once another device of it is gone, never again.")
     else:
-        shell.screen.say(
-            f"This device is summed in {allowed} batches at most. Each new one tells a bit more."
-        )
+        shell.screen.say(f"This device is summed in {allowed} batches at most. Each new one tells a bit more.")

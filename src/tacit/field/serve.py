@@ -160,9 +160,9 @@ def _refuse_unsaid_guarantee(config: ServeConfig) -> None:
         raise ConfigError(
             f"The configuration of '{config.name}' does not say whether the new federation has a guarantee of "
             "differential privacy: the option 'privacy' is missing.",
-            "Without a guarantee, sums tell something of each user, and more over time, and each user is asked to "
-            "accept that: write 'privacy: none'. With one, quality is lower: write 'privacy: {epsilon: 4, delta: "
-            "1.0e-5}'; examples/field_private.yaml is a whole file. See docs/deploy.md.",
+            "Add one line. 'privacy: none': over time, sums tell something of each user, and each is asked to accept "
+            "that. 'privacy: {epsilon: 4, delta: 1.0e-5}': that has a bound, and quality is lower (a whole file: "
+            "examples/field_private.yaml). docs/deploy.md says how to choose.",
         )
 
 
