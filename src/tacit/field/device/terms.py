@@ -66,8 +66,8 @@ class DeviceTerms:
         """
         if self._file.store.get("network") is not None:
             raise ConsentError("This device is a member of a network of peers.", "Leave it first: tacit peer leave.")
-        if self.member is not None:
-            raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
+        if self._file.store.get("welcome") is not None:
+            raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)  # before any question
         asked, catalog = read_welcome(welcome)
         try:
             asked.check_terms(catalog)
