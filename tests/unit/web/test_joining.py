@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from helpers.browser import barriers, opened
-from helpers.page_visitor import Answer, Visitor
+from helpers.page_visitor import Visitor
 from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded
 from helpers.waiting import LONG, wait_until
 from tacit.errors import FieldError
@@ -66,14 +65,6 @@ def until_over(visitor: Visitor) -> None:
     wait_until(lambda: b"waiting" not in visitor.get(state).body, LONG, "joining has worked or failed")
 
 
-def say_yes(visitor: Visitor) -> Answer:
-    """Answer the question that the page of joining asks."""
-    page = visitor.get("/mine/joining").html
-    terms = re.search(r'name="terms" value="([0-9a-f]{64})"', page)
-    assert terms, page
-    return visitor.post("/mine/joining/agree", {"terms": terms[1]})
-
-
 def changed(**terms: Any) -> bytes:
     """The welcome of the small field with other terms."""
     given = {name: getattr(founded(), name) for name in Federation.model_fields}
@@ -92,7 +83,7 @@ def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, PageAddr
         assert (answer.status, answer.headers["location"]) == (303, "/mine/joining")
         until_over(visitor)
         assert device.membership is None, "there is no guarantee, and the user is asked first"
-        assert say_yes(visitor).headers["location"] == "/"
+        assert visitor.agree_to_join().headers["location"] == "/"
         assert visitor.get("/mine/joining").headers["location"] == "/"
         assert "You are a member of the small field" in visitor.get("/").text
         assert device.membership is not None
@@ -203,7 +194,7 @@ def test_a_file_of_a_group_without_a_guarantee_asks_one_question(alone: tuple[De
     visitor.post("/mine/joining/stop")
     assert visitor.get("/mine/joining").headers["location"] == "/mine"
     visitor.upload("/mine/join", "welcome", content)
-    assert say_yes(visitor).headers["location"] == "/"
+    assert visitor.agree_to_join().headers["location"] == "/"
     assert device.membership is not None
     assert "You are a member of the small field" in visitor.get("/").text
 
@@ -219,7 +210,7 @@ def test_a_yes_is_to_the_group_that_the_page_showed(alone: tuple[Device, PageAdd
         assert visitor.post("/mine/joining/agree", stale).headers["location"] == "/mine/joining"
         assert device.membership is None
     assert "This group is a test" in visitor.get("/mine/joining").text
-    say_yes(visitor)
+    visitor.agree_to_join()
     assert device.membership is not None
     assert device.membership.federation.trial == 5
 

@@ -211,6 +211,8 @@ def test_pause_leave_and_join_again(visitor: Visitor, device: Device) -> None:
     assert len(device.ledger.list()) == 2
     assert visitor.upload("/mine/join", "x", b"not a welcome").status == 400
     visitor.upload("/mine/join", "welcome.tacit", write_welcome(founded(), CATALOG))
+    assert device.membership is None, "there is no guarantee, and the user is asked first"
+    visitor.agree_to_join()
     assert device.membership is not None
 
 
