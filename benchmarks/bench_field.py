@@ -33,6 +33,7 @@ from tacit.field.device.history import HistoryEntry
 from tacit.field.exchange import MessageKind
 from tacit.field.invitations import Invitation, accept
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.types import Catalog
 from tacit.wire.federation import Federation
 from tacit.wire.messages import read_request
@@ -101,9 +102,8 @@ def main() -> None:
     devices = []
     for person in range(PEOPLE):
         device = Device.create(folder / f"{person}.db", WORD, cost=ScryptCost(log_n=10))
-        accept(
-            device, Invitation(f"127.0.0.1:{link.port}", journal.invitations.make(int(time.time()) + 3600), tls.roots)
-        )
+        word = journal.invitations.make(int(time.time()) + 3600)
+        accept(device, Invitation(f"127.0.0.1:{link.port}", word, tls.roots), accepts={ReasonCode.NO_GUARANTEE})
         device.share(Sharing(pi=1.0, masked_only=False))
         items = np.unique(log.items[log.users == person])
         device.history.add([HistoryEntry(catalog.item_ids[int(item)]) for item in items], catalog)

@@ -13,6 +13,7 @@ import numpy as np
 from tacit.field.device import Device, ScryptCost
 from tacit.field.device.history import HistoryEntry
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.web.device_view import DeviceView
 from tacit.web.own import build_user_page
@@ -30,7 +31,7 @@ def large_device(folder: Path) -> Device:
     catalog = Catalog(Vocabulary(np.arange(ITEMS)), titles, kinds)
     federation = Federation.create("ab" * 16, "large", "fpl", {"local_steps": 24}, catalog)
     device = Device.create(folder / "device.db", "a benchmark", cost=ScryptCost(log_n=10))
-    device.join(write_welcome(federation, catalog), "here")
+    device.join(write_welcome(federation, catalog), "here", accepts={ReasonCode.NO_GUARANTEE})
     device.change(lambda before: before.model_copy(update={"masked_only": False}))
     device.history.add([HistoryEntry(5 * item, 1_700_000_000 + item) for item in range(HERS)], None)
     shared = federation.download(federation.first_model(catalog, Key(7)))

@@ -47,6 +47,7 @@ def make_device(path: Path) -> None:
     from tacit.field.device import Device
     from tacit.field.device.history import HistoryEntry
     from tacit.random import Key
+    from tacit.reasons import ReasonCode
     from tacit.wire.federation import Federation
     from tacit.wire.messages import Request, write_request, write_welcome
 
@@ -54,7 +55,7 @@ def make_device(path: Path) -> None:
     federation = Federation.create("0" * 32, "bench", "fpl", {"local_steps": 20}, data.catalog)
     items = sorted({*data.interactions.items[data.interactions.users == 0].tolist()})
     with Device.create(path, PASSPHRASE) as device:
-        device.join(write_welcome(federation, data.catalog))
+        device.join(write_welcome(federation, data.catalog), accepts={ReasonCode.NO_GUARANTEE})
         device.history.add([HistoryEntry(data.catalog.item_ids[item]) for item in items], device.catalog)
         shared = federation.download(federation.first_model(data.catalog, Key(0)))
         device.receive(write_request(federation, Request(0, shared, learn=False)))

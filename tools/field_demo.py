@@ -47,6 +47,7 @@ from tacit.numerics import one_blas_thread
 from tacit.protocols.federated import UpdatePath
 from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.types import Clients, offsets
 from tacit.wire.federation import Federation
 
@@ -108,7 +109,7 @@ def found(folder: Path, method: str, port: int, n_devices: int) -> tuple[Path, C
         rounds |= {"rounds": MOST_ROUNDS}
     guarantee = GUARANTEE if has_shares else {**GUARANTEE, "participations": ROUNDS}
     given = {
-        **({"privacy": guarantee} if private else {}),
+        "privacy": guarantee if private else "none",
         "name": "town",
         "folder": str(folder / "coordinator"),
         "catalog": "town",
@@ -204,7 +205,7 @@ def main() -> int:
 def join(home: Path, person: int, line: str, masked: bool) -> None:
     """Make a device, join, import a history and decide what may leave, as `tacit device` does."""
     with Device.create(home / "device.db", PASSPHRASE, cost=ScryptCost(log_n=12), seed=SEED, lane=person) as device:
-        accept(device, Invitation.parse(line))
+        accept(device, Invitation.parse(line), accepts={ReasonCode.NO_GUARANTEE})
         device.share(SHARING.model_copy(update={"masked_only": masked}))
         items = (home / "history.csv").read_text().split()[1:]
         device.history.add([HistoryEntry(item) for item in items], device.catalog)

@@ -25,6 +25,7 @@ from tacit.lab.comparisons import compare
 from tacit.lab.experiments import silent
 from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
+from tacit.reasons import ReasonCode
 from tacit.web.device_view import DeviceView
 from tacit.web.guard import PageAddress
 from tacit.web.lab import RunFolders, lab_page
@@ -114,7 +115,7 @@ def federation(folder: Path) -> tuple[Path, RoundRules]:
     bold = DevicePolicy(d_min=0, cool_down=0)
     for person in range(PEOPLE):
         device = Device.create(folder / f"{person}.db", "a picture", cost=ScryptCost(log_n=10), seed=person)
-        device.join(write_welcome(terms, catalog))
+        device.join(write_welcome(terms, catalog), accepts={ReasonCode.NO_GUARANTEE})
         device.share(Sharing(pi=1.0, masked_only=True, device_policy=bold))
         order = np.argsort(log.times[log.users == person]) if log.times is not None else slice(None)
         did = list(dict.fromkeys(log.items[log.users == person][order].tolist()))

@@ -88,6 +88,12 @@ class Visitor:
         assert found
         return self.post("/sharing/save", {"shown": unescape(found[1]), **fields})  # type: ignore[dict-item]
 
+    def agree_to_join(self) -> Answer:
+        """Say yes to the question that the page of joining asks."""
+        found = re.search(r'name="terms" value="([0-9a-f]{64})"', self.get("/mine/joining").html)
+        assert found, "the page asks nothing"
+        return self.post("/mine/joining/agree", {"terms": found[1]})
+
     def upload(self, path: str, name: str, content: bytes) -> Answer:
         head = f'--cut\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
         kind = {"Content-Type": "multipart/form-data; boundary=cut"}

@@ -13,6 +13,7 @@ import numpy as np
 from tacit.field.device import Device, ScryptCost
 from tacit.field.device.history import HistoryEntry
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.types import Array, Catalog, Labels, Vocabulary
 from tacit.wire.federation import Federation
 from tacit.wire.messages import Request, write_request, write_welcome
@@ -68,7 +69,7 @@ def made(
 ) -> Device:
     """A member with a history."""
     device = Device.create(path, PASSPHRASE, cost=CHEAP, clock=noon, **given)
-    device.join(write_welcome(federation or founded(), CATALOG), "127.0.0.1")
+    device.join(write_welcome(federation or founded(), CATALOG), "127.0.0.1", accepts={ReasonCode.NO_GUARANTEE})
     device.change(lambda before: before.model_copy(update={"masked_only": False}))
     device.history.add([HistoryEntry(CATALOG.item_ids[item], 1_700_000_000 + item) for item in items], CATALOG)
     return device

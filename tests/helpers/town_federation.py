@@ -21,6 +21,7 @@ from tacit.protocols.federated import UpdatePath
 from tacit.protocols.rounds import RoundsConfig, draw_attendance
 from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.testing import make_clients
 from tacit.types import Catalog, Clients, Model
 from tacit.updates import Ring
@@ -105,7 +106,7 @@ def who_answers(clients: Clients, rules: RoundsConfig, number: int) -> set[int]:
 def device_of(folder: Path, clients: Clients, person: int, catalog: Catalog, welcome: bytes) -> Device:
     """The device of one client, made as the simulator makes it."""
     device = Device.create(folder / f"{person}.db", PASSPHRASE, cost=CHEAP, seed=SEED, lane=person)
-    device.join(welcome)
+    device.join(welcome, accepts={ReasonCode.NO_GUARANTEE})
     device.share(Sharing(pi=PI, coin="row", masked_only=False, privacy="open"))
     own = clients.take([person])
     device.history.add([HistoryEntry(catalog.item_ids[int(item)]) for item in own.items[own.in_order]], catalog)

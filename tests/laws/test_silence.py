@@ -49,7 +49,7 @@ LYING = st.fixed_dictionaries(
 
 def made(path: Path, federation: Federation, items: tuple[int, ...]) -> None:
     with Device.create(path, PASSPHRASE, cost=CHEAP, clock=noon, seed=7) as device:
-        device.join(write_welcome(federation, CATALOG))
+        device.join(write_welcome(federation, CATALOG), accepts={ReasonCode.NO_GUARANTEE})
         device.share(Sharing(device_policy=EASY, masked_only=False))
         device.history.add([HistoryEntry(CATALOG.item_ids[item], 1_700_000_000 + item) for item in items], CATALOG)
 

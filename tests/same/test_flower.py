@@ -33,6 +33,7 @@ from tacit.field.certificates import make_certificates
 from tacit.field.exchange import MessageKind
 from tacit.field.invitations import Invitation, InvitationError, accept
 from tacit.field.metrics import MetricsServer
+from tacit.reasons import ReasonCode
 
 pytestmark = [
     pytest.mark.slow,
@@ -194,7 +195,7 @@ def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_
         for line in ("", "tacit1:", "tacit1:%%%", good.line()[:-20], "tacit2:" + good.line()[7:]):
             with pytest.raises(FieldError, match="not an invitation"):
                 Invitation.parse(line)
-        accept(device, good)
+        accept(device, good, accepts={ReasonCode.NO_GUARANTEE})
         with Device.create(tmp_path / "second.db", PASSPHRASE, cost=CHEAP) as second:
             with pytest.raises(InvitationError):
                 accept(second, good)

@@ -327,6 +327,7 @@ def _wrong_usage(error: click.ClickException) -> ConfigError:
 def import_commands() -> None:
     """Import the modules whose commands join those of the app."""
     import tacit.cli.device_api
+    import tacit.cli.device_batches
     import tacit.cli.device_change
     import tacit.cli.device_directory
     import tacit.cli.device_draw

@@ -17,10 +17,10 @@ from tacit.cli.arguments import check_exists
 from tacit.cli.device import device_app, open_device
 from tacit.cli.secret_input import read_names
 from tacit.errors import DeviceError, FieldError
-from tacit.reasons import describe_reason
+from tacit.reasons import ReasonCode, describe_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from tacit.field.coordinator import Carrier
@@ -258,6 +258,9 @@ def join(
     trial: Annotated[
         bool, typer.Option("--trial", help="Agree to a trial, in which a sum hides you among fewer people.")
     ] = False,
+    without_guarantee: Annotated[
+        bool, typer.Option("--without-guarantee", help="Agree that nothing bounds what sums tell of you over time.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Become a member of a federation. Joining sends nothing of your history; check `share` first."""
@@ -265,20 +268,22 @@ def join(
 
     if invitation == "-":
         invitation = "".join(read_names(Path("-")))
+    answers = {ReasonCode.TRIAL: trial, ReasonCode.NO_GUARANTEE: without_guarantee}
+    accepts = {question for question, is_yes in answers.items() if is_yes}
     with open_device() as device:
         path = Path(invitation)
         if len(invitation) < 200 and path.is_file():
             content = path.read_bytes()
             if content.startswith(b"TCIT"):
-                member = device.join(content, accepts_trial=trial)
+                member = device.join(content, accepts=accepts)
             else:
-                member = _accept_invitation(device, content.decode(errors="replace"), trial)
+                member = _accept_invitation(device, content.decode(errors="replace"), accepts)
         elif not invitation.startswith("tacit1:"):
             raise DeviceError(
                 f"'{invitation[:60]}' is neither an invitation nor a file.", "Copy the whole line, from 'tacit1:' on."
             )
         else:
-            member = _accept_invitation(device, invitation, trial)
+            member = _accept_invitation(device, invitation, accepts)
         if readable:
             device.change(lambda before: before.model_copy(update={"masked_only": False}))
         federation, sharing, trust = member.federation, device.sharing, device.directory.describe_trust(device.sharing)
@@ -293,6 +298,8 @@ def join(
         )
     if federation.trial is not None:
         shell.screen.say(describe_trial(federation.trial))
+    elif federation.privacy is None:
+        shell.screen.say("It has no guarantee: over time, sums tell some of your history, and nothing bounds how much.")
     if sharing.masked_only:
         shell.screen.say("You send in masked rounds only: the coordinator reads sums of many, no single answer.")
         shell.screen.say(trust)
@@ -301,8 +308,8 @@ def join(
     shell.screen.say(f"You share with pi = {sharing.pi:g}. Change it with `tacit device share --pi ... --never ...`.")
 
 
-def _accept_invitation(device: Device, line: str, trial: bool) -> Membership:
+def _accept_invitation(device: Device, line: str, accepts: Collection[ReasonCode]) -> Membership:
     needs_flower()
     from tacit.field.invitations import Invitation, accept
 
-    return accept(device, Invitation.parse(line), trial)
+    return accept(device, Invitation.parse(line), accepts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from cryptography.hazmat.primitives import serialization
@@ -59,14 +60,17 @@ class Invitation:
         return cls(address, word, roots, witness)
 
 
-def accept(device: Device, invitation: Invitation, accepts_trial: bool = False) -> Membership:
-    """Enrol a device and make it a member. It may be tried again with the same invitation, also after a crash."""
+def accept(device: Device, invitation: Invitation, accepts: Collection[ReasonCode] = ()) -> Membership:
+    """Enrol a device and make it a member: see `DeviceTerms.join`.
+
+    It may be tried again with the same invitation, after a crash or once the user accepts what was refused.
+    """
     try:
         welcome = enrol(invitation, *public_keys(device, invitation))
     except InvitationError:
         device.terms.forget_enrolment()
         raise
-    return device.join(welcome, invitation.address, invitation.witness, accepts_trial)
+    return device.join(welcome, invitation.address, invitation.witness, accepts)
 
 
 class InvitationError(FieldError):

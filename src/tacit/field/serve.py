@@ -57,8 +57,10 @@ class ServeConfig(Config):
     method: MethodChoice
     ring: Ring = Ring()
     clip: ClippingConfig | None = Field(None, description="bounds on the norm of messages")
-    privacy: AgreedPrivacyConfig | None = Field(
-        None, description="differential privacy of every device; none: there is no guarantee"
+    privacy: AgreedPrivacyConfig | Literal["none"] | None = Field(
+        None,
+        description="differential privacy of every device, or the word none: there is no guarantee; to found a "
+        "federation, give one of the two",
     )
     trial: int | None = Field(
         None,
@@ -89,6 +91,11 @@ class ServeConfig(Config):
     def rules(self) -> RoundRules:
         """How rounds are run, in a trial as well."""
         return self.rounds.in_trial(self.trial)
+
+    @property
+    def guarantee(self) -> AgreedPrivacyConfig | None:
+        """The differential privacy that members agree on, if they do."""
+        return None if self.privacy == "none" else self.privacy
 
     @property
     def public(self) -> str:
@@ -136,6 +143,7 @@ def open_federation(
 
 def plan_federation(config: ServeConfig, authority: Identity) -> tuple[Federation, Catalog]:
     """Return the federation that a configuration would found; what cannot run is refused here, not in a round."""
+    _refuse_unsaid_guarantee(config)
     given = config.method.options.model_dump(mode="json", exclude_unset=True)
     catalog = _catalog(config)
     terms: StageTerms = {**_stages(config), "authority": authority.public.hex()}
@@ -144,6 +152,18 @@ def plan_federation(config: ServeConfig, authority: Identity) -> tuple[Federatio
     refuse_unguarded(federation, config.rules)
     try_round(federation, catalog)
     return federation, catalog
+
+
+def _refuse_unsaid_guarantee(config: ServeConfig) -> None:
+    """Refuse to found a federation without a guarantee by default; a trial has none, and its operator has said so."""
+    if config.privacy is None and config.trial is None:
+        raise ConfigError(
+            f"The configuration of '{config.name}' does not say whether the new federation has a guarantee of "
+            "differential privacy: the option 'privacy' is missing.",
+            "Add one line. 'privacy: none': over time, sums tell something of each user, and each is asked to accept "
+            "that. 'privacy: {epsilon: 4, delta: 1.0e-5}': that has a bound, and quality is lower (a whole file: "
+            "examples/field_private.yaml). docs/deploy.md says how to choose.",
+        )
 
 
 def publish_catalogue(
@@ -201,7 +221,7 @@ def _catalog(config: ServeConfig) -> Catalog:
 
 
 def _stages(config: ServeConfig) -> StageTerms:
-    return {"ring": config.ring, "clip": config.clip, "privacy": config.privacy, "trial": config.trial}
+    return {"ring": config.ring, "clip": config.clip, "privacy": config.guarantee, "trial": config.trial}
 
 
 def find_certificates(config: ServeConfig) -> Certificates:

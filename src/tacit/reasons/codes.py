@@ -114,6 +114,7 @@ class ReasonCode(StrEnum):
     MASKED_ONLY = "masked-only"
     NEEDS_MASKS = "needs-masks"
     TRIAL = "trial"
+    NO_GUARANTEE = "no-guarantee"
     METHOD_REPLACED = "method-replaced"
     EMPTY_HISTORY = "empty-history"
     UPDATE_TOO_LARGE = "update-too-large"

@@ -298,8 +298,15 @@ DEVICE_WORDINGS: Mapping[ReasonCode, Wording] = {
     ReasonCode.TRIAL: Wording(
         (DEVICE,),
         "This group is a trial: what you send is mixed with that of so few others that {needed} devices are enough.",
-        "Usually a sum hides you among ten people or more. Nothing was joined or sent.",
+        "Usually a sum hides you among ten people or more. Nothing bounds what sums tell of you over time. Nothing was "
+        "joined or sent.",
         "If you agree to that: tacit device join --trial, with the same invitation.",
+    ),
+    ReasonCode.NO_GUARANTEE: Wording(
+        (DEVICE,),
+        "This group has no guarantee: over time, sums tell some of your history, and nothing bounds how much.",
+        "Nothing was joined or sent.",
+        "If you agree to that: tacit device join --without-guarantee, with the same invitation.",
     ),
     ReasonCode.METHOD_REPLACED: Wording(
         (DEVICE,),

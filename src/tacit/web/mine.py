@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tacit.errors import ConfigError, ConsentError, FieldError, TacitError
+from tacit.field.device.terms import QUESTIONS
 from tacit.field.peer.membership import leave_network
 from tacit.languages import translate
 from tacit.languages.sentences import Sentence
@@ -30,6 +31,7 @@ from tacit.web.device_view import DeviceView, form_handler, read_upload
 from tacit.web.frame import redirect_back
 from tacit.web.peers import PREFIX, join_peers
 from tacit.web.sent import ReleaseSums
+from tacit.wire.envelope import digest_in
 
 if TYPE_CHECKING:
     from tacit.field.invitations import Invitation
@@ -44,7 +46,7 @@ class PendingJoin:
 
     address: str = ""
     trouble: TacitError | None = None
-    welcome: tuple[bytes, str, str] | None = field(default=None, repr=False)  # of a trial that the user may agree to
+    welcome: tuple[bytes, str, str] | None = field(default=None, repr=False)  # of terms that the user may agree to
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     @property
@@ -53,9 +55,15 @@ class PendingJoin:
         return self.task is not None and not self.task.done()
 
     @property
-    def is_trial(self) -> bool:
-        """Whether the user must agree to a trial before the device joins."""
-        return self.welcome is not None and self.trouble is not None and self.trouble.code == ReasonCode.TRIAL
+    def question(self) -> ReasonCode | None:
+        """What the user must agree to before the device joins, if there is anything."""
+        code = None if self.trouble is None else self.trouble.code
+        return code if self.welcome is not None and code in QUESTIONS else None
+
+    @property
+    def terms(self) -> str:
+        """The digest of the terms that the question is about."""
+        return "" if self.welcome is None else digest_in(self.welcome[0]).hex()
 
     def begin(self, address: str, ask: Callable[[], Awaitable[None]]) -> None:
         """Ask to join, and keep what went wrong."""
@@ -139,7 +147,7 @@ def routes(view: DeviceView) -> list[Route]:
             try:
                 _welcome(view, content)
             except ConsentError as error:
-                if error.code != ReasonCode.TRIAL:
+                if error.code not in QUESTIONS:
                     raise
                 joining.trouble, joining.welcome = error, (content, "", "")
                 return redirect_back("/mine/joining")
@@ -171,12 +179,14 @@ def routes(view: DeviceView) -> list[Route]:
             return redirect_back("/" if has_joined else "/mine")
         reason = None if joining.trouble is None else joining.trouble.reason
         few = 0 if reason is None else reason.parameters.get("needed", 0)
-        return view.page_response("joining.html", "mine", "Joining", joining=joining, few=few)
+        is_masked = view.device.sharing.masked_only
+        return view.page_response("joining.html", "mine", "Joining", joining=joining, few=few, is_masked=is_masked)
 
     def agree(form: dict[str, str]) -> str:
-        if joining.welcome is None or not joining.is_trial:
-            return "/mine"
-        _welcome(view, *joining.welcome, accepts_trial=True)
+        question = joining.question
+        if joining.welcome is None or question is None or form.get("terms") != joining.terms:
+            return "/mine/joining"
+        _welcome(view, *joining.welcome, accepts=(question,))
         joining.stop()
         return "/"
 
@@ -242,10 +252,10 @@ def _invitation(line: str) -> Invitation:
 
 
 def _welcome(
-    view: DeviceView, welcome: bytes, address: str = "", witness: str = "", accepts_trial: bool = False
+    view: DeviceView, welcome: bytes, address: str = "", witness: str = "", accepts: Collection[ReasonCode] = ()
 ) -> None:
     """Join with the welcome that a coordinator sent, or with a welcome file; say whom the device trusts."""
-    member = view.device.join(welcome, address, witness, accepts_trial)
+    member = view.device.join(welcome, address, witness, accepts)
     trust = view.device.directory.describe_trust(view.device.sharing)
     joined = "You are a member of {group}. Nothing of your history was sent. Check Sharing next. {trust}"
     view.say(joined, group=member.federation.title, trust=trust)

@@ -21,6 +21,7 @@ from tacit.numerics import one_blas_thread
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.protocols.federated import UpdatePath, device_round, server_round
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.types import Array, Catalog, Clients, Model, Progress, Vocabulary
 from tacit.updates import Total
 from tacit.wire.federation import Federation
@@ -63,7 +64,7 @@ class Town:
             progress("the town learns", at, BEFORE)
             town.round()
         town.device = Device.create(path, secrets.token_urlsafe(32), cost=ScryptCost(log_n=12))
-        town.device.join(write_welcome(federation, catalog), "simulation")
+        town.device.join(write_welcome(federation, catalog), "simulation", accepts={ReasonCode.NO_GUARANTEE})
         # the page shows what leaves in a readable round; the simulated server is this program
         town.device.change(lambda before: before.model_copy(update={"masked_only": False}))
         mine = log.users == user

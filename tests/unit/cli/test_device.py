@@ -39,7 +39,7 @@ def test_a_user_makes_joins_and_uses_a_device(here: Path, capsys: pytest.Capture
     made = device_document(capsys, "init")
     assert made["file"] == str(here / "device.db")
     assert len(made["recovery_code"]) == 29
-    assert device_document(capsys, "join", str(here / "small.tacit"))["items"] == CATALOG.n_items
+    assert device_document(capsys, "join", "--without-guarantee", str(here / "small.tacit"))["items"] == CATALOG.n_items
     assert device_document(capsys, "history", "add", "Hill Hotel", "place-0001-bar")["added"] == 2
     (here / "seen.csv").write_text("title\nEel House\nNowhere Inn\n")
     imported = device_document(capsys, "history", "import", "--yes", str(here / "seen.csv"))
@@ -57,6 +57,9 @@ def test_a_user_makes_joins_and_uses_a_device(here: Path, capsys: pytest.Capture
     )
     settled = device_document(capsys, "share", "--again", "drinks", "--masked-only", "--least", "25")
     assert (settled["never_categories"], settled["masked_only"], settled["device_policy"]["n_min"]) == ([], True, 25)
+    assert [device_document(capsys, "batches", *most)["most_batches"] for most in ([], ["1"], [])] == [4, 1, 1]
+    policy = device_document(capsys, "share")["device_policy"]
+    assert (policy["most_cohorts"], policy["n_min"]) == (1, 25)
     assert not device_document(capsys, "share", "--also-readable")["masked_only"]
     assert settled["measure"]
     assert not device_document(capsys, "share", "--no-measure")["measure"]
@@ -122,7 +125,7 @@ def test_secrets_and_titles_need_not_stand_on_the_command_line(
             os.close(reading)
 
     say("init")
-    assert say("join", "-", typed=f"{here / 'small.tacit'}\n")["items"] == CATALOG.n_items
+    assert say("join", "--without-guarantee", "-", typed=f"{here / 'small.tacit'}\n")["items"] == CATALOG.n_items
     (here / "names").write_text("Hill Hotel\n\nEel House\n")
     assert say("history", "add", "--from", str(here / "names"))["added"] == 2
     assert say("history", "add", "--from", "-", typed="Kite Shop\nInk Library\n")["added"] == 2
@@ -152,7 +155,7 @@ def test_limits_are_set_shown_and_taken_away(here: Path, capsys: pytest.CaptureF
 def test_people_read_sentences_and_tables(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, expected in (
         (["init"], "sends nothing before you join"),
-        (["join", str(here / "small.tacit")], f"pi = {USUAL_PI}"),
+        (["join", "--without-guarantee", str(here / "small.tacit")], f"pi = {USUAL_PI}"),
         (["history", "add", "Hill Hotel"], "your history has 1 items"),
         (["history", "list"], "Hill Hotel"),
         (["share"], "no guarantee"),
@@ -166,7 +169,11 @@ def test_people_read_sentences_and_tables(here: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_ledger_calls_things_by_their_titles(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["init"], ["join", str(here / "small.tacit")], ["history", "add", "Hill Hotel"]):
+    for words in (
+        ["init"],
+        ["join", "--without-guarantee", str(here / "small.tacit")],
+        ["history", "add", "Hill Hotel"],
+    ):
         shown(capsys, *words)
     shown(capsys, "share", "--pi", "1", "--also-readable")
     with Device.open(here / "device.db", PASSPHRASE) as device:
@@ -185,7 +192,7 @@ def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     assert device_document(capsys, "recommend")["error"]["kind"] == "ConsentError"
     assert device_document(capsys, "join", str(here / "nothing"))["error"]["kind"] == "DeviceError"
     assert device_document(capsys, "join", str(here / "device.db"))["error"]["kind"] == "FieldError"
-    device_document(capsys, "join", str(here / "small.tacit"))
+    device_document(capsys, "join", "--without-guarantee", str(here / "small.tacit"))
     assert (
         "Did you mean 'Hill Hotel' (id place-0007-hill)?"
         in device_document(capsys, "history", "add", "Hil Hotel")["error"]["hint"]
@@ -226,7 +233,7 @@ def test_no_passphrase_is_asked_for_that_opens_or_makes_nothing(
 
 def test_a_history_that_was_not_understood_or_known_is_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     device_document(capsys, "init")
-    device_document(capsys, "join", str(here / "small.tacit"))
+    device_document(capsys, "join", "--without-guarantee", str(here / "small.tacit"))
     (here / "odd.csv").write_text("title\nNowhere Inn\n")
     code, told = shown(capsys, "history", "import", str(here / "odd.csv"))
     assert code == DataError.exit_code

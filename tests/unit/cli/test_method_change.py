@@ -47,7 +47,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def name(file: Path, method: str, more: str = "") -> None:
     """Write the operator's file with this method."""
     here = file.parent
-    file.write_text(f"folder: {here}/state\ncatalog: {here}/items.csv\nmethod: {method}\n{more}")
+    file.write_text(f"folder: {here}/state\ncatalog: {here}/items.csv\nmethod: {method}\nprivacy: none\n{more}")
 
 
 def found(file: Path) -> None:
@@ -55,7 +55,7 @@ def found(file: Path) -> None:
     journal = open_federation(read_config(ServeConfig, file))
     for number in (1, 2):
         with Device.create(file.parent / f"{number}.db", PASSPHRASE, cost=CHEAP) as device:
-            device.join(journal.welcome)
+            device.join(journal.welcome, accepts={ReasonCode.NO_GUARANTEE})
             device.share(Sharing(pi=1.0, masked_only=False))
             device.history.add([HistoryEntry(item) for item in "abd"[: number + 1]], device.catalog)
             journal.members.add(bytes([number]), device.identity)

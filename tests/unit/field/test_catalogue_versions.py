@@ -22,6 +22,7 @@ def config(tmp_path: Path) -> ServeConfig:
     (tmp_path / "items.csv").write_text(HEAD + FIRST)
     (tmp_path / "field.yaml").write_text(
         f"folder: {tmp_path}/state\ncatalog: {tmp_path}/items.csv\nmethod: {{name: fpl, factors: 3, local_steps: 2}}\n"
+        "privacy: none\n"
     )
     return read_config(ServeConfig, tmp_path / "field.yaml")
 

@@ -60,6 +60,7 @@ def options(folder: Path, **more: Any) -> dict[str, Any]:
     return {
         "folder": str(folder / "town"),
         "method": {"name": "fpl", "local_steps": 20},
+        "privacy": "none",
         "listen": "127.0.0.1:0",
         **more,
     }

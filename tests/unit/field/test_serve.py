@@ -51,6 +51,7 @@ def config(tmp_path: Path) -> ServeConfig:
     (tmp_path / "items.csv").write_text("item,title,category\na,Apple,fruit|red\nb,Bean,\nc,Cherry,fruit\n")
     (tmp_path / "field.yaml").write_text(
         f"folder: {tmp_path}/state\ncatalog: {tmp_path}/items.csv\nmethod: {{name: fpl, factors: 3, local_steps: 2}}\n"
+        "privacy: none\n"
     )
     return read_config(ServeConfig, tmp_path / "field.yaml")
 
@@ -167,7 +168,7 @@ def test_a_device_says_that_the_certificate_has_expired(tmp_path: Path) -> None:
                 accept(device, line)
             with pytest.raises(FieldError, match="no coordinator"):
                 SuperNode(device)
-            device.join(write_welcome(founded(), CATALOG), line.address)
+            device.join(write_welcome(founded(), CATALOG), line.address, accepts={ReasonCode.NO_GUARANTEE})
             with pytest.raises(FieldError, match="has expired"):
                 SuperNode(device).session(threading.Event())
     finally:

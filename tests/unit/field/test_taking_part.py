@@ -53,7 +53,7 @@ class Place:
             f"127.0.0.1:{self.link.port}", self.journal.invitations.make(int(time.time()) + 600), tls.roots
         )
         with Device.create(self.file, PASSPHRASE, cost=CHEAP, seed=3) as device:
-            accept(device, line)
+            accept(device, line, accepts={ReasonCode.NO_GUARANTEE})
             device.change(lambda before: before.model_copy(update={"masked_only": False}))
             device.history.add([HistoryEntry(CATALOG.item_ids[item]) for item in (1, 4, 7)], CATALOG)
 

@@ -39,7 +39,7 @@ def test_five_devices_with_usual_settings_learn_under_masks(tmp_path: Path) -> N
         device = device_of(tmp_path, clients, person, catalog, write_welcome(usual, catalog))
         device.leave()
         device.share(Sharing())
-        device.join(journal.welcome, accepts_trial=True)
+        device.join(journal.welcome, accepts={ReasonCode.TRIAL})
         devices[journal.members.add(bytes([person]), device.identity)] = device
     coordinator = Coordinator(journal, rules, Loopback(devices))
     first = coordinator.shared["items"].copy()
@@ -58,7 +58,7 @@ def test_a_device_joins_a_trial_only_if_its_user_agrees(tmp_path: Path) -> None:
             device.join(write_welcome(trial, catalog))
         assert refused.value.code == ReasonCode.TRIAL
         assert device.membership is None
-        assert device.join(write_welcome(trial, catalog), accepts_trial=True).federation.trial == 5
+        assert device.join(write_welcome(trial, catalog), accepts={ReasonCode.TRIAL}).federation.trial == 5
 
 
 def test_a_trial_lowers_what_is_usual_and_nothing_that_a_user_has_set() -> None:

@@ -21,6 +21,7 @@ from tacit.web.device_view import DeviceView
 from tacit.web.guard import PageAddress
 from tacit.web.own import build_user_page
 from tacit.web.server import serving
+from tacit.wire.federation import Federation
 from tacit.wire.messages import write_welcome
 
 pytest.importorskip("flwr")
@@ -28,6 +29,7 @@ from tacit.field.bounded_answers import read_whole
 from tacit.field.carriers.superlink import SuperLink
 from tacit.field.certificates import make_certificates
 from tacit.field.invitations import Invitation
+from tacit.reasons import ReasonCode
 
 pytestmark = [
     pytest.mark.slow,
@@ -63,6 +65,12 @@ def until_over(visitor: Visitor) -> None:
     wait_until(lambda: b"waiting" not in visitor.get(state).body, LONG, "joining has worked or failed")
 
 
+def changed(**terms: Any) -> bytes:
+    """The welcome of the small field with other terms."""
+    given = {name: getattr(founded(), name) for name in Federation.model_fields}
+    return write_welcome(Federation.model_validate(given | terms), CATALOG)
+
+
 def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, PageAddress], tmp_path: Path) -> None:
     device, address = alone
     journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG)
@@ -74,6 +82,8 @@ def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, PageAddr
         answer = visitor.post("/mine/join", {"line": line})
         assert (answer.status, answer.headers["location"]) == (303, "/mine/joining")
         until_over(visitor)
+        assert device.membership is None, "there is no guarantee, and the user is asked first"
+        assert visitor.agree_to_join().headers["location"] == "/"
         assert visitor.get("/mine/joining").headers["location"] == "/"
         assert "You are a member of the small field" in visitor.get("/").text
         assert device.membership is not None
@@ -138,7 +148,7 @@ def test_a_damaged_invitation_is_reported_and_forgotten_after_joining_otherwise(
     visitor.post("/mine/join", {"line": invitation.line()})
     until_over(visitor)
     assert why in visitor.get("/mine/joining").text
-    device.join(write_welcome(founded(), CATALOG))
+    device.join(write_welcome(founded(), CATALOG), accepts={ReasonCode.NO_GUARANTEE})
     assert visitor.get("/mine/joining").headers["location"] == "/"
 
 
@@ -164,6 +174,74 @@ def test_a_welcome_that_comes_drop_by_drop_or_has_no_end_is_given_up(monkeypatch
     monkeypatch.setattr("tacit.field.bounded_answers.MOST_BYTES", 10)
     with pytest.raises(FieldError, match="too large"):
         read_whole(itertools.repeat(b"drop"))
+
+
+QUESTIONS = {
+    "no-guarantee": (changed(), "This group gives no guarantee"),
+    "trial": (changed(trial=5), "This group is a test"),
+}
+
+
+@pytest.mark.parametrize("which", QUESTIONS)
+def test_a_file_of_a_group_without_a_guarantee_asks_one_question(alone: tuple[Device, PageAddress], which: str) -> None:
+    device, address = alone
+    visitor, (content, title) = Visitor(address), QUESTIONS[which]
+    assert visitor.upload("/mine/join", "welcome", content).headers["location"] == "/mine/joining"
+    page = visitor.get("/mine/joining")
+    assert title in page.text
+    assert "Nothing bounds how much" in page.text
+    assert device.membership is None
+    visitor.post("/mine/joining/stop")
+    assert visitor.get("/mine/joining").headers["location"] == "/mine"
+    visitor.upload("/mine/join", "welcome", content)
+    assert visitor.agree_to_join().headers["location"] == "/"
+    assert device.membership is not None
+    assert "You are a member of the small field" in visitor.get("/").text
+
+
+def test_a_yes_is_to_the_group_that_the_page_showed(alone: tuple[Device, PageAddress]) -> None:
+    device, address = alone
+    visitor = Visitor(address)
+    for nothing_asked in ({}, {"terms": ""}, {"terms": founded().digest.hex()}):
+        assert visitor.post("/mine/joining/agree", nothing_asked).headers["location"] == "/mine/joining"
+    visitor.upload("/mine/join", "welcome", changed())
+    visitor.upload("/mine/join", "welcome", changed(trial=5))
+    for stale in ({}, {"terms": ""}, {"terms": founded().digest.hex()}):
+        assert visitor.post("/mine/joining/agree", stale).headers["location"] == "/mine/joining"
+        assert device.membership is None
+    assert "This group is a test" in visitor.get("/mine/joining").text
+    visitor.agree_to_join()
+    assert device.membership is not None
+    assert device.membership.federation.trial == 5
+
+
+@pytest.mark.parametrize("is_masked", [True, False])
+def test_the_question_says_who_reads_what_the_device_sends(alone: tuple[Device, PageAddress], is_masked: bool) -> None:
+    device, address = alone
+    device.change(lambda before: before.model_copy(update={"masked_only": is_masked}))
+    visitor = Visitor(address)
+    visitor.upload("/mine/join", "welcome", changed())
+    asked = visitor.get("/mine/joining").text
+    assert ("only these sums" in asked, "read single messages" in asked) == (is_masked, not is_masked)
+    german = visitor.get("/mine/joining", Accept_Language="de").text
+    assert "Diese Gruppe gibt keine Garantie" in german
+    assert "Ja, beitreten" in german
+
+
+def test_a_yes_in_a_browser(browser: Any, alone: tuple[Device, PageAddress], tmp_path: Path) -> None:
+    device, address = alone
+    (tmp_path / "group.tacit").write_bytes(changed())
+    page = opened(browser, address)
+    page.goto(f"http://{address.hosts[0]}{address.base}/mine")
+    page.locator("input[type=file][name=file]").first.set_input_files(tmp_path / "group.tacit")
+    page.get_by_role("button", name="Join").click()
+    page.get_by_text("This group gives no guarantee").wait_for(timeout=60_000)
+    assert barriers(browser, address, ["/mine/joining"]) == []
+    page.get_by_role("button", name="Yes, join").click()
+    page.get_by_text("You are a member of the small field").wait_for(timeout=60_000)
+    assert device.membership is not None
+    assert page.complaints == []
+    page.context.close()
 
 
 def test_the_waiting_page_in_a_browser(browser: Any, alone: tuple[Device, PageAddress], silence: socket.socket) -> None:

@@ -15,6 +15,7 @@ from helpers.small_federation import CHEAP, PASSPHRASE
 from tacit.field.device import Device
 from tacit.field.device.history import HistoryEntry
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.web.device_view import DeviceView
 from tacit.web.own import build_user_page
@@ -35,7 +36,7 @@ def visitor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
     catalog = Catalog(Vocabulary(np.arange(ITEMS)), titles, kinds)
     federation = Federation.create("ab" * 16, "large", "fpl", {"local_steps": 24}, catalog)
     with Device.create(tmp_path_factory.mktemp("large") / "d.db", PASSPHRASE, cost=CHEAP) as device:
-        device.join(write_welcome(federation, catalog), "here")
+        device.join(write_welcome(federation, catalog), "here", accepts={ReasonCode.NO_GUARANTEE})
         device.change(lambda before: before.model_copy(update={"masked_only": False}))
         device.history.add([HistoryEntry(5 * item, 1_700_000_000 + item) for item in range(HISTORY)], None)
         shared = federation.download(federation.first_model(catalog, Key(7)))

@@ -22,6 +22,7 @@ from tacit.field.device.history import HistoryEntry
 from tacit.field.device.limits import TimeLimits
 from tacit.field.device.settings import USUAL_PI
 from tacit.privacy.meter import measure_exposure
+from tacit.reasons import ReasonCode
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.web.device_view import DeviceView
 from tacit.web.own import build_user_page
@@ -45,7 +46,7 @@ def test_recommendations_are_those_of_the_device_with_their_reasons(visitor: Vis
 def test_before_the_first_model_a_user_without_a_history_sees_what_is_popular(tmp_path: Path) -> None:
     catalog = replace(CATALOG, popularity=np.arange(CATALOG.n_items, dtype=np.float64))
     with Device.create(tmp_path / "new.db", PASSPHRASE, cost=CHEAP) as device:
-        device.join(write_welcome(founded(catalog=catalog), catalog), "127.0.0.1")
+        device.join(write_welcome(founded(catalog=catalog), catalog), "127.0.0.1", accepts={ReasonCode.NO_GUARANTEE})
         with serving(build_user_page(DeviceView(device))) as address:
             page = Visitor(address).get("/")
         assert re.findall(r"<h2>(.*?)</h2>", page.html) == CATALOG.titles[:3:-1]
@@ -210,6 +211,8 @@ def test_pause_leave_and_join_again(visitor: Visitor, device: Device) -> None:
     assert len(device.ledger.list()) == 2
     assert visitor.upload("/mine/join", "x", b"not a welcome").status == 400
     visitor.upload("/mine/join", "welcome.tacit", write_welcome(founded(), CATALOG))
+    assert device.membership is None, "there is no guarantee, and the user is asked first"
+    visitor.agree_to_join()
     assert device.membership is not None
 
 
@@ -341,7 +344,7 @@ def hostile_device(path: Path) -> Device:
     catalog = Catalog(Vocabulary(np.array([f"{HOSTILE}-{i}" for i in range(6)], dtype=object)), titles, kinds)
     federation = Federation.create("cd" * 16, HOSTILE, "fpl", {"local_steps": 4}, catalog)
     device = Device.create(path, PASSPHRASE, cost=CHEAP)
-    device.join(write_welcome(federation, catalog), HOSTILE)
+    device.join(write_welcome(federation, catalog), HOSTILE, accepts={ReasonCode.NO_GUARANTEE})
     device.change(lambda before: before.model_copy(update={"masked_only": False}))
     device.history.add([HistoryEntry(catalog.item_ids[item]) for item in (0, 1)], catalog)
     entry = device.learn(request(federation, 0, first_shared(federation, catalog)))

@@ -33,6 +33,7 @@ from tacit.field.carriers.participant import BackgroundParticipant, Participant
 from tacit.field.carriers.superlink import SuperLink
 from tacit.field.certificates import make_certificates
 from tacit.field.invitations import Invitation, accept
+from tacit.reasons import ReasonCode
 
 pytestmark = [
     pytest.mark.slow,
@@ -62,7 +63,7 @@ class Server:
 
     def joined(self) -> Device:
         device = Device.create(self.path(), PASSPHRASE, cost=CHEAP)
-        accept(device, self.invitation())
+        accept(device, self.invitation(), accepts={ReasonCode.NO_GUARANTEE})
         device.history.add([HistoryEntry(CATALOG.item_ids[item]) for item in (1, 4, 7)], CATALOG)
         return device
 
@@ -272,7 +273,7 @@ def test_the_badge_follows_what_happens_without_a_reload(browser: Any, server: S
             page.wait_for_selector(".state[data-code='waiting-for-others']", timeout=30_000)
             device.leave()
             page.wait_for_selector(".state[data-code='not-joined']", timeout=30_000)
-            accept(device, server.invitation())
+            accept(device, server.invitation(), accepts={ReasonCode.NO_GUARANTEE})
             page.wait_for_selector(".state[data-code='waiting-for-others']", timeout=30_000)
             assert page.complaints == []
             page.context.close()
@@ -291,7 +292,7 @@ def test_a_failed_join_leaves_nothing_and_the_invitation_still_works(server: Ser
         with pytest.raises(Exception, match="used already"):
             accept(device, used)
         assert device.terms.enrolment == {}, "what can never work is forgotten"
-        before = accept(device, invitation)
+        before = accept(device, invitation, accepts={ReasonCode.NO_GUARANTEE})
         assert before.federation.digest == founded().digest
         assert device.connection["address"] == invitation.address
 
@@ -303,7 +304,7 @@ def test_a_file_of_an_earlier_version_with_half_a_join_does_not_claim_to_take_pa
             device._store.put_json("line", line)
     with Device.open(tmp_path / "device.db", PASSPHRASE) as device:
         assert (device.connection, device.terms.enrolment) == ({}, line)
-        device.join(write_welcome(founded(), CATALOG), "127.0.0.1:9")
+        device.join(write_welcome(founded(), CATALOG), "127.0.0.1:9", accepts={ReasonCode.NO_GUARANTEE})
         assert device.connection == line
 
 

@@ -53,7 +53,7 @@ def test_a_terminal_gets_no_escapes(
     Device.create(tmp_path / "device.db", PASSPHRASE, cost=CHEAP).close()
     (tmp_path / "welcome").write_bytes(write_welcome(*hostile([EVIL, "food"])))
     for words in (
-        ("join", str(tmp_path / "welcome")),
+        ("join", "--without-guarantee", str(tmp_path / "welcome")),
         ("history", "add", "a", f"b{EVIL}"),
         ("history", "list"),
         ("history", "remove", f"c{EVIL}"),

@@ -7,7 +7,7 @@ Its parts have files of their own: `terms` (the federation), `answers` (a round)
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from tacit.field.device.terms import DeviceTerms
 from tacit.field.device.vault import ScryptCost
 from tacit.privacy.sum_exposure import SumExposure
 from tacit.protocols.secure_aggregation import Identity
+from tacit.reasons import ReasonCode
 from tacit.serving.lists import Recommendation
 from tacit.types import Catalog
 from tacit.wire.messages import Request
@@ -158,9 +159,11 @@ class Device(DeviceFile):
         """The catalogue of the federation, or of the network of peers."""
         return self.terms.catalog
 
-    def join(self, welcome: bytes, address: str = "", witness: str = "", accepts_trial: bool = False) -> Membership:
+    def join(
+        self, welcome: bytes, address: str = "", witness: str = "", accepts: Collection[ReasonCode] = ()
+    ) -> Membership:
         """Become a member of a federation: see `DeviceTerms.join`."""
-        return self.terms.join(welcome, address, witness, accepts_trial)
+        return self.terms.join(welcome, address, witness, accepts)
 
     def leave(self) -> None:
         """Leave the federation at once. History, settings and ledger stay; what was sent stays sent."""

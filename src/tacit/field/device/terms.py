@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tacit.errors import ConfigError, ConsentError, WireError
 from tacit.field.device.amendments import AmendmentNote, follow, read_notes
@@ -22,8 +22,11 @@ from tacit.languages.sentences import Sentence
 from tacit.reasons import ReasonCode
 from tacit.types import Catalog
 from tacit.wire.envelope import digest_in
+from tacit.wire.federation import Federation
 from tacit.wire.messages import read_welcome
 from tacit.wire.network import read_network
+
+QUESTIONS = frozenset({ReasonCode.TRIAL, ReasonCode.NO_GUARANTEE})  # refusals to join that a user may answer with yes
 
 
 class DeviceTerms:
@@ -53,13 +56,18 @@ class DeviceTerms:
             raise ConsentError.because(ReasonCode.NOT_A_MEMBER)
         return self.member
 
-    def join(self, welcome: bytes, address: str = "", witness: str = "", accepts_trial: bool = False) -> Membership:
+    def join(
+        self, welcome: bytes, address: str = "", witness: str = "", accepts: Collection[ReasonCode] = ()
+    ) -> Membership:
         """Become a member of a federation; nothing leaves by that. `witness` is the key of who watches over it.
 
-        A trial lowers what this device demands of masked rounds: it is joined only if the user `accepts_trial`.
+        A federation without a guarantee is joined only if the user `accepts` that, and a trial only if they accept the
+        trial: of these QUESTIONS each federation asks one at most. A trial has no guarantee, and its yes includes that.
         """
         if self._file.store.get("network") is not None:
             raise ConsentError("This device is a member of a network of peers.", "Leave it first: tacit peer leave.")
+        if self._file.store.get("welcome") is not None:
+            raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)  # before any question
         asked, catalog = read_welcome(welcome)
         try:
             asked.check_terms(catalog)
@@ -67,9 +75,8 @@ class DeviceTerms:
             raise WireError(
                 Sentence("These terms cannot be kept: {why}", why=error.message), "Ask the operator."
             ) from None
-        if asked.trial is not None and not accepts_trial:
-            raise ConsentError.because(ReasonCode.TRIAL, needed=asked.trial)
         self._budgets.refuse_without_guarantee(asked)
+        _refuse_unaccepted(asked, accepts)
         member = Membership.join(self._file.store, welcome, address, normalise_key(witness))
         with self._file.store.transaction():
             self._budgets.begin(member.federation)
@@ -178,3 +185,12 @@ class DeviceTerms:
         self.refuse_if_left()
         if read_proposed_terms(self._file.store) is not None:
             raise ConsentError.because(ReasonCode.METHOD_REPLACED)
+
+
+def _refuse_unaccepted(asked: Federation, accepts: Collection[ReasonCode]) -> None:
+    """Refuse terms that protect less than they could, unless the user said yes to just that."""
+    if asked.trial is not None:
+        if ReasonCode.TRIAL not in accepts:
+            raise ConsentError.because(ReasonCode.TRIAL, needed=asked.trial)
+    elif asked.privacy is None and ReasonCode.NO_GUARANTEE not in accepts:
+        raise ConsentError.because(ReasonCode.NO_GUARANTEE)

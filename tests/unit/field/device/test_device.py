@@ -289,7 +289,7 @@ def test_before_the_first_model_it_suggests_from_its_own_history(path: Path) -> 
         }
     plain = replace(CATALOG, categories=None)
     with Device.create(path.parent / "plain.db", PASSPHRASE, cost=CHEAP) as device:
-        device.join(write_welcome(founded(catalog=plain), plain), "127.0.0.1")
+        device.join(write_welcome(founded(catalog=plain), plain), "127.0.0.1", accepts={ReasonCode.NO_GUARANTEE})
         device.history.add([HistoryEntry(plain.item_ids[1])], plain)
         assert not device.suggests_alone
         with pytest.raises(MethodError, match="no model"):
@@ -304,7 +304,7 @@ def test_before_the_first_model_the_popularity_of_the_catalogue_orders_what_is_s
     popularity = np.arange(CATALOG.n_items, dtype=np.float64)
     catalog = replace(CATALOG, popularity=popularity, categories=CATALOG.categories if has_categories else None)
     with Device.create(path, PASSPHRASE, cost=CHEAP) as device:
-        device.join(write_welcome(founded(catalog=catalog), catalog), "127.0.0.1")
+        device.join(write_welcome(founded(catalog=catalog), catalog), "127.0.0.1", accepts={ReasonCode.NO_GUARANTEE})
 
         def suggested() -> list[int | None]:
             return [CATALOG.item_ids.place(one.item) for one in device.recommend(5)]
@@ -349,7 +349,7 @@ def test_pausing_and_leaving_stop_the_next_message(path: Path) -> None:
             with refused(ConsentError, ReasonCode.LEFT_FEDERATION):
                 act()
         assert [release.state for release in page_device.ledger.list()] == ["releasing", "prepared"]
-        page_device.join(write_welcome(founded("fed-gmf"), CATALOG))
+        page_device.join(write_welcome(founded("fed-gmf"), CATALOG), accepts={ReasonCode.NO_GUARANTEE})
         with refused(ConsentError, ReasonCode.LEFT_FEDERATION):
             device.learn(request(federation, 3))
 

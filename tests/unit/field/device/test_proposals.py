@@ -134,4 +134,4 @@ def test_no_device_joins_where_the_guarantee_cannot_hold(tmp_path: Path) -> None
         assert device.membership is None
         assert device.store.get("welcome") is None
         assert device.budgets.list() == []
-        device.join(write_welcome(honest, CATALOG), "127.0.0.1")
+        device.join(write_welcome(honest, CATALOG), "127.0.0.1", accepts={ReasonCode.NO_GUARANTEE})
