@@ -24,6 +24,8 @@ from tacit.types import Array, Catalog, Clients, Model
 from tacit.updates import Ring
 
 BY_SUMS = [name for name in names("federated") if issubclass(type(build(name)), BySums)]
+CONTENT = {"content": 0.5}  # of fed-svd
+WAYS = [*((name, {}) for name in BY_SUMS), ("fed-svd", CONTENT)]
 KEY = Key(5).child("learn")
 COLD = (4, 9)  # an even and an odd item that no client has
 World = tuple[Clients, Catalog]
@@ -54,10 +56,12 @@ def test_there_are_methods_by_sums() -> None:
     assert BY_SUMS == ["fed-als", "fed-ease", "fed-slist", "fed-svd"]
 
 
-@pytest.mark.parametrize("name", BY_SUMS)
-def test_items_without_history_are_ranked_high_for_users_whom_they_suit(name: str, there: World) -> None:
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_items_without_history_are_ranked_high_for_users_whom_they_suit(
+    name: str, way: dict[str, float], there: World
+) -> None:
     """The vector of an item says its parity, and nothing else is known of it."""
-    found, even = scores(made(name, {"reg": 0.1}), there)[:, COLD], there[0].ids % 2 == 0
+    found, even = scores(made(name, {"reg": 0.1, **way}), there)[:, COLD], there[0].ids % 2 == 0
     assert (found[even, 0] > found[even, 1]).all()
     assert (found[~even, 0] < found[~even, 1]).all()
 
@@ -68,9 +72,9 @@ def test_full_width_gives_such_items_a_row_too(there: World) -> None:
     assert (found[even, 0] > found[even, 1]).all()
 
 
-@pytest.mark.parametrize("name", BY_SUMS)
-def test_other_items_keep_their_scores_bit_for_bit(name: str, there: World) -> None:
-    without, found = scores(made(name, None), there), scores(made(name, {}), there)
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_other_items_keep_their_scores_bit_for_bit(name: str, way: dict[str, float], there: World) -> None:
+    without, found = scores(made(name, None), there), scores(made(name, way), there)
     others = np.setdiff1d(np.arange(there[1].n_items), COLD)
     assert np.array_equal(without[:, others], found[:, others])
     assert not without[:, COLD].any()
@@ -137,26 +141,52 @@ def test_products_of_random_features_approach_a_gaussian_kernel() -> None:
     np.testing.assert_allclose(features @ features.T, expected, atol=0.15)
 
 
-def test_fed_svd_maps_to_regressions_on_the_other_items_of_each_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At full width: what a ridge regression says of an item from the histories without it, written out."""
+@pytest.mark.parametrize("way", [{}, {"shrinkage": 2.0}, CONTENT], ids=str)
+def test_fed_svd_maps_to_regressions_on_the_other_items_of_each_history(
+    way: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a ridge regression says of an item from the histories without it, written out."""
     clients, catalog = two_tastes()
-    method = made("fed-svd", {}, factors=catalog.n_items, epochs=2, item_weight=0.5)
+    catalog = replace(catalog, vectors=np.random.default_rng(2).normal(size=(catalog.n_items, 3)).astype(np.float32))
+    method = made("fed-svd", way, factors=3 if way == CONTENT else catalog.n_items, epochs=40, item_weight=0.5)
     given: list[Array] = []
     give = method.rows_to_map
     monkeypatch.setattr(method, "rows_to_map", lambda *args: given.append(give(*args)) or given[-1])
     shared = final(method, (clients, catalog)).shared
     rows, x = given[-1], clients.matrix().toarray()
-    basis, weights = (shared[name].astype(np.float64) for name in ("basis", "weights"))
-    projected = x @ (weights[:, None] * basis)
+    basis, weights = method._directions(shared).astype(np.float64), shared["weights"].astype(np.float64)
+    assert catalog.vectors is not None
+    content = [way["content"] * catalog.vectors] if "content" in way else []
+    each = weights[:, None] * np.hstack([basis, *content])  # what an item adds to the vector of a client
+    projected = x @ each
     gram = projected.T @ projected
-    others = np.array(
-        [
-            sum(projected[u] - weights[item] * basis[item] for u in np.flatnonzero(x[:, item]))
-            for item in range(catalog.n_items)
-        ]
-    )
-    expected = others @ np.linalg.inv(gram + 0.5 * np.trace(gram) / len(gram) * np.eye(len(gram)))
-    np.testing.assert_allclose(projected @ rows.T, projected @ expected.T, atol=2e-3)
+    others = np.array([sum(projected[u] - each[i] for u in np.flatnonzero(x[:, i])) for i in range(len(each))])
+    shrunk = way.get("shrinkage", 0.5) * np.diag(gram)[: basis.shape[1]].mean()
+    expected = others @ np.linalg.inv(gram + shrunk * np.eye(len(gram)))
+    users = method.project_users(shared, clients).astype(np.float64)
+    np.testing.assert_allclose(users @ rows.T, projected @ expected.T, atol=2e-3)
+
+
+def test_with_content_rows_have_a_number_more_for_each_of_a_vector_and_stay_bounded(there: World) -> None:
+    """The table stays orthonormal, on which the bound of what a client sends rests."""
+    method = made("fed-svd", CONTENT, item_weight=0.0)
+    for model in simulate(UpdatePath(method, (), Ring()), *there, KEY):
+        basis = model.shared["basis"].astype(np.float64)
+        kept = basis[:, basis.any(axis=0)]
+        np.testing.assert_allclose(kept.T @ kept, np.eye(kept.shape[1]), atol=1e-5)
+        assert there[1].vectors is not None
+        assert basis.shape[1] == 4 + there[1].vectors.shape[1]
+    received = Model(method.spec.received(model.shared), {})
+    message = device_round(UpdatePath(method, (), Ring()), received, there[0].take([3]), KEY, 1).message
+    assert message is not None
+    sent = message.read(Ring()).tables["basis"].values
+    assert sent.shape[1] == basis.shape[1]
+    assert np.linalg.norm(sent) <= method.outer.bound(int(there[0].sizes[3])) + 1e-3
+
+
+def test_content_is_refused_where_histories_have_weights() -> None:
+    with pytest.raises(MethodError, match="user_weight"):
+        made("fed-svd", CONTENT, user_weight=0.5)
 
 
 def test_rows_of_cold_items_are_made_once_for_a_model(there: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,21 +236,29 @@ def test_under_noise_the_map_is_computed_from_what_was_released(name: str, there
     assert {*shared} - {*without} == {"vectors", "cold_map", "known"}
 
 
-@pytest.mark.parametrize("name", BY_SUMS)
+OPTIONS = [{"reg": 1.0}, {"features": 8}, {"weight": 1.0}, {"below": 12.0}, {"boost": 3.0}]
+
+
 @pytest.mark.parametrize(
-    "option", [{"reg": 1.0}, {"features": 8}, {"weight": 1.0}, {"below": 12.0}, {"boost": 3.0}], ids=str
+    ("name", "option"),
+    [
+        *((name, option) for name in BY_SUMS for option in OPTIONS),
+        ("fed-svd", {"shrinkage": 4.0}),
+        ("fed-svd", CONTENT),
+    ],
+    ids=str,
 )
 def test_every_option_of_the_map_has_an_effect(name: str, option: dict[str, float], there: World) -> None:
     assert not np.array_equal(scores(made(name, {}), there), scores(made(name, option), there))
 
 
-@pytest.mark.parametrize("name", BY_SUMS)
-def test_an_item_that_joins_the_catalogue_has_a_row_at_once(name: str) -> None:
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_an_item_that_joins_the_catalogue_has_a_row_at_once(name: str, way: dict[str, float]) -> None:
     """Before any sum that it is part of: as if it had been there, in no history."""
     clients, catalog = two_tastes()
     last = catalog.n_items - 1
     kept = clients.keep(clients.items != last)
-    method = made(name, {"reg": 0.1})
+    method = made(name, {"reg": 0.1, **way})
     small = catalog.take(np.arange(last))
     before = replace(kept, n_items=last)
     learnt = final(method, (before, small)).shared
@@ -232,9 +270,9 @@ def test_an_item_that_joins_the_catalogue_has_a_row_at_once(name: str) -> None:
     assert found[odd, last].min() > found[~odd, last].max()
 
 
-@pytest.mark.parametrize("name", BY_SUMS)
-def test_reasons_are_given_for_such_items(name: str, there: World) -> None:
-    method = made(name, {"reg": 0.1})
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_reasons_are_given_for_such_items(name: str, way: dict[str, float], there: World) -> None:
+    method = made(name, {"reg": 0.1, **way})
     client = there[0].take([1])
     found = method.explain(final(method, there).shared, {}, client, COLD[1])
     assert found

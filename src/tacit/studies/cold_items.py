@@ -3,9 +3,9 @@
 A tenth of all items has no training row; which ones differs by seed. Of what users did with them, Recall@20 is measured
 among all unseen items, and among cold items alone. Options of every row, rivals included, are chosen on validation
 parts, whose cold items are others: for the first measure by Recall@20 of all held-out rows, since a list of nothing but
-new items would find most of them; for the second by the measure itself. Means over the validation parts of all seeds
-choose: how many rows a tenth of the items has differs by a third between seeds, and with it how high cold items should
-rank. All rows have the same public vectors.
+new items would find most of them; for the second by the measure itself. Means over the validation parts of the first
+seeds choose: how many rows a tenth of the items has differs by a third between seeds, and with it how high cold items
+should rank. More seeds than those are for the test parts alone. All rows have the same public vectors.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.config import Experiment, apply_overrides
 from tacit.data import Split
@@ -36,11 +37,13 @@ MEASURES = {"among all": "ColdRecall@20", "among cold": "ColdAloneRecall@20"}  #
 LOCAL_ONLY_USERS = 12
 ROUNDS, QUICK_ROUNDS = 200, 10  # of the rival that learns in rounds, at most
 EVERY, PATIENCE = 20, 3  # its rounds between two checks on validation; checks without a gain that end its training
+CHOOSING = 3  # seeds whose validation parts choose options
 MAPS: dict[str, Sequence[Any]] = {"features": (0, 512), "weight": (0.0, 0.5), "boost": (1.0, 2.0, 4.0, 8.0)}
-OURS: dict[str, tuple[dict[str, Any], dict[str, Sequence[Any]]]] = {
-    "fed-svd": ({"name": "fed-svd", "epochs": 4}, {"factors": (96,), "item_weight": (0.25, 0.5)}),
-    "fed-als": ({"name": "fed-als", "epochs": 6}, {"factors": (32,)}),
-    "fed-ease": ({"name": "fed-ease"}, {"reg": (100.0, 1000.0)}),
+Values = dict[str, Sequence[Any]]
+OURS: dict[str, tuple[dict[str, Any], Values, Values]] = {  # given, tried of the method, tried of its map
+    "fed-svd": ({"name": "fed-svd", "epochs": 4, "factors": 96}, {}, {"content": (0, 1.0), "shrinkage": (0.5, 2, 8)}),
+    "fed-als": ({"name": "fed-als", "epochs": 6, "factors": 32}, {}, {}),
+    "fed-ease": ({"name": "fed-ease"}, {"reg": (100.0, 1000.0)}, {}),
 }
 POPULARITY: dict[str, Sequence[Any]] = {"shares": (True, False), "popular": (True, False)}
 RIVAL: dict[str, Sequence[Any]] = {"lr_eta": (5.0, 20.0, 80.0)}
@@ -97,7 +100,7 @@ def cold_items_study(setup: StudySetup) -> StudyResult:
         for row in rows
         for measure in MEASURES
     ]
-    return StudyResult(published, [_sheet(rows)], {}, notes, {"rows": [vars(row) for row in rows]})
+    return StudyResult(published, [_sheet(rows), _differences(rows)], {}, notes, {"rows": [vars(row) for row in rows]})
 
 
 def _recall(setup: StudySetup, name: str, tried: Any, make: Callable[[], ColdRow]) -> ColdRow:
@@ -141,14 +144,14 @@ class _Cut:
 
 def _ours(cuts: Sequence[_Cut], name: str, quick: bool) -> ColdRow:
     """Choose options of the method and of its map on the validation parts; run them on every test part."""
-    given, values = OURS[name]
-    setup, trials = cuts[0].setup, list[Trial]()
-    rest = {option: tried for option, tried in MAPS.items() if option != "boost"}
+    given, values, more = OURS[name]
+    setup, trials, choosing = cuts[0].setup, list[Trial](), cuts[:CHOOSING]
+    rest = {option: tried for option, tried in (MAPS | more).items() if option != "boost"}
     boosts = [one["boost"] for one in _grid({"boost": MAPS["boost"]}, quick)]
     for chosen, options in product(_grid(values, quick), _grid(rest, quick)):
         method = {**given, **chosen, "cold_items": options}
         setup.progress(f"{setup.name}: choosing {name}", len(trials), 0)
-        trials += _recall_trials(cuts, name, [method, boosts], partial(_try_boosts, cuts, method, boosts))
+        trials += _recall_trials(choosing, name, [method, boosts], partial(_try_boosts, choosing, method, boosts))
     picked = _best(trials)
     found: dict[str, list[float]] = {measure: [] for measure in MEASURES}
     overall, clean = [], None
@@ -184,9 +187,9 @@ Rival = Callable[[_Cut, bool, Mapping[str, Any]], Iterator[tuple[dict[str, Any],
 
 def _rival(cuts: Sequence[_Cut], name: str, values: Mapping[str, Sequence[Any]], make: Rival) -> ColdRow:
     """Choose options of a rival in the same way; `make` yields scorers, and what each needs to be made again."""
-    trials: list[Trial] = []
+    trials, choosing = list[Trial](), cuts[:CHOOSING]
     for chosen in _grid(values, False):
-        trials += _recall_trials(cuts, name, [chosen, ROUNDS], partial(_try_rival, cuts, name, chosen, make))
+        trials += _recall_trials(choosing, name, [chosen, ROUNDS], partial(_try_rival, choosing, name, chosen, make))
     picked = _best(trials)
     found: dict[str, list[float]] = {measure: [] for measure in MEASURES}
     overall: list[float] = []
@@ -297,8 +300,19 @@ def _sheet(rows: Sequence[ColdRow]) -> Sheet:
     return Sheet("Recall@20 of items without a training row, options from validation", columns, lines)
 
 
-def _spread(values: Sequence[float]) -> str:
-    spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
+def _differences(rows: Sequence[ColdRow]) -> Sheet:
+    """How far each row is above the last one, seed by seed: which items are cold is the same for both."""
+    rival, found = rows[-1], list[list[str]]()
+    for row in rows[:-1]:
+        apart = {measure: np.subtract(row.values[measure], rival.values[measure]) for measure in MEASURES}
+        found.append([row.name, *(_spread(each, len(each)) for each in apart.values())])
+    columns = ["method", "cold items among all", "cold items among themselves"]
+    return Sheet(f"Above {rival.name}, mean and standard error of the differences by seed", columns, found)
+
+
+def _spread(values: Sequence[float] | NDArray[np.float64], of: int = 1) -> str:
+    """Return the mean, and how values spread about it, or how their mean does, `of` so many."""
+    spread = f" ± {np.std(values, ddof=1) / np.sqrt(of):.3f}" if len(values) > 1 else ""
     return f"{np.mean(values):.3f}{spread}"
 
 

@@ -60,7 +60,7 @@ def test_a_rival_that_learns_in_rounds_stops_past_its_best(monkeypatch: pytest.M
 @pytest.mark.slow
 def test_trials_are_kept_as_they_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A study that is stopped while it chooses does not learn again what it has learnt."""
-    monkeypatch.setattr(study, "OURS", {"fed-svd": ({"name": "fed-svd", "epochs": 1}, {"factors": (2, 3)})})
+    monkeypatch.setattr(study, "OURS", {"fed-svd": ({"name": "fed-svd", "epochs": 1}, {"factors": (2, 3)}, {})})
     monkeypatch.setattr(study, "MAPS", {"weight": (0.5,), "boost": (1.0, 2.0)})
     learnt: list[int] = []
     once = study._try_boosts
