@@ -196,7 +196,7 @@ class Meddling(Loopback):
         self.field, self.lost, self.now = field, dict(lost or {}), 0
         self.listed: dict[str, np.ndarray] = {}  # the rows of the last second stage
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         for number, content in requests.items():
             turn = read_secure_request(self.field.federation, content)
             if number in self.lost.get((turn.round, ServerPhase(turn.phase)), ()):

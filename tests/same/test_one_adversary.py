@@ -44,8 +44,8 @@ class Lying(Loopback):
         super().__init__(field.devices)
         self.lie, self.journal = lie, field.journal
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-        for number, content in super().ask(requests, seconds):
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
+        for number, content in super().ask(requests, seconds, most_bytes):
             yield number, self.lie(self.journal.rounds.next_number) if number == ADVERSARY else content
 
 
@@ -96,7 +96,7 @@ def test_where_all_devices_make_a_model_diverge_none_gets_a_strike(tmp_path: Pat
     _, width = shape_of(field)
 
     class All(Loopback):
-        def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
             for number in requests:
                 yield number, update(field.federation, field.journal.rounds.next_number, [7] * 2000, 2**24, width)
 
@@ -138,7 +138,7 @@ def test_a_masked_vector_beyond_all_bounds_abandons_the_round_and_not_the_coordi
     monkeypatch.setattr(answers_module, "vector_of", lying)
 
     class Known(Loopback):
-        def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
             for number, content in requests.items():
                 who[0], answers = number, list[bytes]()
                 try:
@@ -163,8 +163,8 @@ def test_a_device_whose_masked_answers_are_refused_is_struck_and_the_sum_is_made
     field = masked(tmp_path)
 
     class Bent(Loopback):
-        def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-            for number, content in super().ask(requests, seconds):
+        def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
+            for number, content in super().ask(requests, seconds, most_bytes):
                 yield number, content[:-1] + bytes([content[-1] ^ 1]) if number == ADVERSARY else content
 
     field.run(Bent(field.devices), rounds=1, **KNOWN, secure={**CARE, "two_stage": False})
