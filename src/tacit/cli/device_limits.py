@@ -41,7 +41,8 @@ def limits(
     """Set when this device takes part, by its own clock; without options, show it. A begun round is finished."""
     from pydantic import ValidationError
 
-    from tacit.field.device.limits import TimeLimits, is_metered, is_on_mains
+    from tacit.field.device.limits import TimeLimits, is_on_mains
+    from tacit.field.device.metered import is_metered
 
     if mains_only and is_on_mains() is None:
         raise ConfigError("This system does not tell whether it is on mains power.", "Leave --mains-only out.")

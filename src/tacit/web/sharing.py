@@ -14,7 +14,8 @@ from starlette.routing import Route
 
 from tacit.errors import ConfigError
 from tacit.field.device import Sharing
-from tacit.field.device.limits import TimeLimits, is_metered, is_on_mains
+from tacit.field.device.limits import TimeLimits, is_on_mains
+from tacit.field.device.metered import is_metered
 from tacit.field.device.settings import LEVELS
 from tacit.languages import translate
 from tacit.types import ragged_rows

@@ -13,7 +13,7 @@ import pytest
 from helpers.commands import device_document, run_command
 from helpers.small_federation import CATALOG, PASSPHRASE, founded, request
 from tacit.errors import BadRowsError, DataError
-from tacit.field.device import Device, ScryptCost, limits
+from tacit.field.device import Device, ScryptCost, limits, metered
 from tacit.field.device.settings import USUAL_PI
 from tacit.wire.messages import write_welcome
 
@@ -153,9 +153,10 @@ def test_a_limit_that_the_system_cannot_keep_is_refused(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device_document(capsys, "init")
-    monkeypatch.setattr(limits, "is_metered", lambda: None)
+    monkeypatch.setattr(metered, "is_metered", lambda: None)
     found = device_document(capsys, "limits", "--unmetered-only")
     assert "metered" in found["error"]["message"]
+    monkeypatch.setattr(metered, "is_metered", lambda: True)
     monkeypatch.setattr(limits, "is_metered", lambda: True)
     found = device_document(capsys, "limits", "--unmetered-only")
     assert (found["unmetered_only"], found["resting"]) == (True, "metered-network")

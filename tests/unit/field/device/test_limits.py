@@ -1,4 +1,4 @@
-"""TimeLimits in time are the device's own: rounds and bytes a day, hours, minutes between rounds, mains power, metered networks."""
+"""The limits of a device are its own: rounds and bytes a day, hours, pauses, mains power, metered networks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from helpers.refusals import refused
 from helpers.small_federation import PASSPHRASE, founded, made, request
 from tacit.errors import ConfigError, ConsentError
 from tacit.field.device import Device, Sharing, limits, metered
-from tacit.field.device.limits import TimeLimits, is_metered, is_on_mains
+from tacit.field.device.limits import TimeLimits, is_on_mains
+from tacit.field.device.metered import is_metered
 from tacit.reasons import ReasonCode
 
 
