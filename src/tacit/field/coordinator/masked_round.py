@@ -19,7 +19,7 @@ from tacit.field.coordinator.directory import CoordinatorDirectory
 from tacit.field.coordinator.members import EnrolledDevice
 from tacit.field.coordinator.round_outcome import RoundOutcome, note_strike
 from tacit.field.coordinator.round_stats import PhaseCounts, SummedQuality
-from tacit.protocols.notices import MemberKeys, NoticeList
+from tacit.protocols.notices import NoticeList
 from tacit.protocols.secure_aggregation import DevicePolicy, SecureServer, ServerPhase, Terms, decode_counts, decode_sum
 from tacit.protocols.secure_aggregation.device_policy import staying
 from tacit.protocols.secure_aggregation.message_sizes import most_answer_bytes
@@ -86,7 +86,7 @@ class MaskedRound:
         self._on_summed, self._number, self._outcome, self._clock = on_summed, number, RoundOutcome(), options.clock
         self._notices, self._keys = (
             options.notices,
-            MemberKeys.read(options.notices.notices, bytes.fromhex(self._federation.id)),
+            options.notices.member_keys(bytes.fromhex(self._federation.id)),
         )
         self._n_counted = 0  # participants of the first stage
 
