@@ -11,7 +11,7 @@ import pytest
 
 import tacit.field.device.answers as answers_module
 from helpers.loopback_federation import CARE, KNOWN, Field, masked
-from helpers.town_federation import BOLD
+from helpers.town_federation import BOLD, OPTIONS
 from tacit.errors import TacitError, WireError
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.coordinator import Coordinator, RoundRules
@@ -53,6 +53,13 @@ def shape_of(field: Field) -> tuple[int, int]:
     return Coordinator(field.journal, RoundRules(), Loopback({})).shared["items"].shape  # type: ignore[return-value]
 
 
+@pytest.fixture
+def many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round of fpl has 2,000 rows of a device: an answer with more than honest ones have is refused unread."""
+    monkeypatch.setitem(OPTIONS, "fpl", OPTIONS["fpl"] | {"local_steps": 1000})
+
+
+@pytest.mark.usefixtures("many_rows")
 def test_a_readable_answer_that_would_make_the_model_diverge_is_left_out(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     _, width = shape_of(field)
@@ -91,6 +98,7 @@ def test_a_readable_answer_of_impossible_form_is_refused_and_struck(tmp_path: Pa
     ]
 
 
+@pytest.mark.usefixtures("many_rows")
 def test_where_all_devices_make_a_model_diverge_none_gets_a_strike(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     _, width = shape_of(field)

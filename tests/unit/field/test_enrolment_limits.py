@@ -138,11 +138,11 @@ def test_only_its_own_signature_brings_a_member_into_trouble() -> None:
 
 def test_a_member_sends_two_answers_at_once_at_most() -> None:
     """Each request alone may be as large as an answer; many at once would fill the memory."""
-    limits, stay, statuses = OneMember(), asyncio.Event(), list[int]()
+    limits, released, statuses = OneMember(), list[asyncio.Future[None]](), list[int]()
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await receive()
-        await stay.wait()
+        await asyncio.shield(released[0])
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     bounded = BodyLimit(application, limits)
@@ -155,11 +155,12 @@ def test_a_member_sends_two_answers_at_once_at_most() -> None:
             if "status" in message:
                 statuses.append(message["status"])
             if message.get("status") == 413:
-                stay.set()
+                released[0].set_result(None)
 
         await bounded({"type": "http", "path": PUSH, "headers": signed()}, receive, send)
 
     async def many() -> None:
+        released.append(asyncio.get_running_loop().create_future())
         await asyncio.gather(request(MOST), request(MOST), request(MOST), request(1000))
 
     asyncio.run(many())
