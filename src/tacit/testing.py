@@ -90,7 +90,7 @@ def check_federated(
     """Refuse a federated method that breaks a rule of the contract, on a cohort of two tastes or on one of yours.
 
     The rules, in this order: declares-shared, declares-private, inits-alone, fills-tables, marks-own-rows,
-    repeats-rows, inputs-untouched, keeps-private, message-is-total, ignores-order, learns-alone,
+    repeats-rows, bounds-rows, inputs-untouched, keeps-private, message-is-total, ignores-order, learns-alone,
     keeps-shapes, scores-everything, grows.
     """
     if clients is None or catalog is None:
@@ -127,7 +127,7 @@ class _Contract:
                 )
 
     def plan(self) -> None:
-        """fills-tables, repeats-rows."""
+        """fills-tables, marks-own-rows, repeats-rows, bounds-rows."""
         plan = self.method.plan(self._received(self.clients), self.clients, self.key.child("learn", 0))
         _need("fills-tables", self.spec.tables, {part.table: part for part in plan.parts})
         own = self.clients.matrix()
@@ -144,15 +144,18 @@ class _Contract:
                 raise ContractError(
                     "marks-own-rows", f"item_rows is 'own', and a client plans a row of '{part.table}' of another item."
                 )
-        if self.spec.rows_repeat:
-            return
-        for table in self.spec.tables:
+        for table in () if self.spec.rows_repeat else self.spec.tables:
             rows = [part for part in plan.parts if part.table == table]
             for c in range(len(self.clients)):
                 own = [np.arange(np.diff(p.ptr)[c]) if p.ids is None else p.ids[p.ptr[c] : p.ptr[c + 1]] for p in rows]
                 ids = np.concatenate(own)
                 if len(np.unique(ids)) < len(ids):
                     raise ContractError("repeats-rows", f"A client sends a row of '{table}' twice: set rows_repeat.")
+        most = self.method.most_rows(self.model.shared) or {}
+        for part in plan.parts:
+            sent = np.sum([np.diff(other.ptr) for other in plan.parts if other.table == part.table], axis=0)
+            if part.table in most and sent.max(initial=0) > most[part.table]:
+                raise ContractError("bounds-rows", f"A client plans more rows of '{part.table}' than most_rows says.")
 
     def cohorts(self, ring: Ring) -> None:
         """inputs-untouched, message-is-total, ignores-order, learns-alone; with and without stages."""

@@ -28,7 +28,7 @@ class Interceptor(Loopback):
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         super().tell({number: messages[number] for number in messages.keys() & self.devices.keys()}, seconds)
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         for number, content in requests.items():
             asked = read_secure_request(self.field.federation, content)
             if number in self.invented:

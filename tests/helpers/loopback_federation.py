@@ -93,7 +93,7 @@ class Egress(Loopback):
         self.field, self.leaves, self.left = field, dict(leaves or {}), list[tuple[int, bytes]]()
         self.restarts = False
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         for device, content in requests.items():
             turn = read_secure_request(self.field.federation, content)
             if turn.phase >= self.leaves.get((device, turn.round), 99):
@@ -101,6 +101,6 @@ class Egress(Loopback):
             if self.restarts:
                 self.field.restart(device - 1)
                 self.devices = self.field.devices
-            for answer in super().ask({device: content}, seconds):
+            for answer in super().ask({device: content}, seconds, most_bytes):
                 self.left.append(answer)
                 yield answer

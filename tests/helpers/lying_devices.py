@@ -132,7 +132,7 @@ class LyingDevice(Loopback):
         self.field, self.lies, self.adversary, self.since = field, lies, adversary, since
         self.times = 0  # that it lied
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         for number, content in requests.items():
             answers: list[bytes] = []
             try:

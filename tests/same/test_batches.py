@@ -196,7 +196,7 @@ class Meddling(Loopback):
         self.field, self.lost, self.now = field, dict(lost or {}), 0
         self.listed: dict[str, np.ndarray] = {}  # the rows of the last second stage
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         for number, content in requests.items():
             turn = read_secure_request(self.field.federation, content)
             if number in self.lost.get((turn.round, ServerPhase(turn.phase)), ()):
@@ -259,7 +259,7 @@ def test_the_coordinator_knows_who_stays_by_every_sum_of_a_batch_not_by_its_firs
     stay = set()
     for number, device in field.devices.items():
         assert device.membership is not None
-        history = device._masked._machine_of(SMALL).history.of(device.membership.task)
+        history = device._masked._machine_of(field.federation, SMALL).history.of(device.membership.task)
         stay |= {number for past in history.sums if past.participants and past.stays}
     assert stay
     assert {device.number for device in field.journal.members.devices() if device.stays} == stay

@@ -43,7 +43,7 @@ class Recording(Loopback):
         super().__init__(devices)
         self.federation, self.record, self.point = federation, record, lambda: None
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         self.point()
         for number, content in requests.items():
             turn, answers = read_secure_request(self.federation, content), list[bytes]()

@@ -176,8 +176,8 @@ def test_a_device_that_missed_how_the_directory_grew_is_shown_it_the_next_time(t
     watched.visit()
 
     class AdvertLost(Interceptor):
-        def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-            for number, answer in super().ask(requests, seconds):
+        def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
+            for number, answer in super().ask(requests, seconds, most_bytes):
                 if number != 2:
                     yield number, answer
 

@@ -10,7 +10,7 @@ import ssl
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from tacit.field.device import Device
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from helpers.flower_federation import MASKED, Field, Nodes
+from tacit.field.carriers.enrolment_limits import PARTS_BYTES
 from tacit.field.carriers.fleet_node import DeviceEvent
 from tacit.field.carriers.superlink import SuperLink
 from tacit.field.carriers.supernode import SuperNode
@@ -99,12 +100,12 @@ class Known:
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         for device, content in messages.items():
             self._link.tell({device: content}, seconds if device in self._answering else 0.1)
-            for _ in self._link.ask({device: content} if device not in self._answering else {}, 0.1):
+            for _ in self._link.ask({device: content} if device not in self._answering else {}, 0.1, 0):
                 pytest.fail("it has answered")
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         left = set(self._answering)
-        with closing(self._link.ask(requests, seconds)) as arriving:
+        with closing(self._link.ask(requests, seconds, most_bytes)) as arriving:
             for device, content in arriving:
                 left.discard(device)
                 yield device, content
@@ -227,6 +228,49 @@ def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_
         assert not plain.recv(100).startswith(b"HTTP"), "without TLS no request is answered"
     with pytest.raises(FieldError, match="Cannot listen"):
         SuperLink(field.journal, "127.0.0.1", field.link.port, field.tls.certificate, field.tls.key)
+
+
+@pytest.mark.parametrize("too_much", [2**17, 2**25])
+def test_an_answer_beyond_any_honest_one_is_refused_while_it_is_sent(field: Field, too_much: int) -> None:
+    """The round does not wait for it, the device gets a strike, and the coordinator does not hold what it sent."""
+    people, stop, held = field.people(), threading.Event(), list[int]()
+    store = field.link._state.object_store
+    plain = store.put
+
+    def put(name: str, content: bytes) -> None:
+        held.append(len(content))
+        plain(name, content)
+
+    class Heavy(SuperNode):
+        """Sends more than anybody can have learnt."""
+
+        def _respond(self, content: bytes, send: Callable[[bytes], None], has_begun: Callable[[], bool]) -> MessageKind:
+            return super()._respond(content, lambda answer: send(answer + bytes(too_much)), has_begun)
+
+    kinds = {person: Heavy if person == 3 else SuperNode for person in people}
+    threads = [
+        threading.Thread(target=kinds[person](device, poll=0.05).run, args=(stop,), daemon=True)
+        for person, device in people.items()
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store, "put", put)
+            field.run(1, quorum=len(people), minimum=3)
+    finally:
+        stop.set()
+        for thread in threads:
+            wait_for_thread(thread)
+    (happened,) = field.journal.rounds.records()
+    assert (happened.state, happened.answered, happened.refused) == ("finished", 3, 1)
+    assert happened.seconds < LONG / 2
+    assert [(one.device, one.codes) for one in field.journal.strikes.by_device()] == [
+        (4, (ReasonCode.MALFORMED_MESSAGE,))
+    ]
+    assert max(held) < PARTS_BYTES
+    for device in people.values():
+        device.close()
 
 
 def test_devices_fetch_amendments_over_the_line(field: Field) -> None:

@@ -57,12 +57,12 @@ class Deadly:
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         self._link.tell(messages, seconds)
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         if self.dies is not None and self.dies[1:] == self._place(next(iter(requests.values()))):
             self.kill(self.dies[0])
             self.dead.add(self.dies[0])
         alive = set(requests) - self.dead
-        with closing(self._link.ask(requests, seconds)) as arriving:
+        with closing(self._link.ask(requests, seconds, most_bytes)) as arriving:
             for device, content in arriving:
                 alive.discard(device)
                 yield device, content

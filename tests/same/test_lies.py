@@ -116,7 +116,7 @@ def test_a_batch_with_a_late_liar_is_over_and_others_continue_without_it(tmp_pat
     assert len(behind) >= four.k_min
     assert len(went_on) >= four.n_min
     for number in behind:  # each device goes by it itself
-        history = field.devices[number]._masked._machine_of(four).history
+        history = field.devices[number]._masked._machine_of(field.federation, four).history
         assert {past.stays for past in history.sums if past.participants} == {True}
 
 

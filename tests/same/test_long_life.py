@@ -83,14 +83,14 @@ class Town(Loopback):
     def present(self) -> frozenset[int]:
         return frozenset(self.devices.keys() - self.away)
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         self.kill_in -= 1
         if self.kill_in == 0:
             raise KilledError
         here = {number: content for number, content in requests.items() if number in self.present()}
         for number in here:
             self.exchanges.setdefault(number, set()).add(f"round {self.journal.rounds.next_number}")
-        yield from super().ask(here, seconds)
+        yield from super().ask(here, seconds, most_bytes)
 
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         for number, content in messages.items():

@@ -36,7 +36,7 @@ class Losing(Loopback):
         super().__init__(field.devices)
         self.field, self.rules, self.n_lost = field, rules, 0
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         number = read_request(self.field.federation, next(iter(requests.values()))).round
         there = who_answers(self.field.clients, self.rules, number)
         for device, content in requests.items():
@@ -45,7 +45,7 @@ class Losing(Loopback):
             if is_lost and self.n_lost % 2:
                 continue
             self.devices = self.field.devices
-            for answer in super().ask({device: content}, seconds):
+            for answer in super().ask({device: content}, seconds, most_bytes):
                 if not is_lost:
                     yield answer
             if number == 1:
@@ -119,8 +119,8 @@ class Killed(Loopback):
         super().__init__(field.devices)
         self.after, self.seen = after, 0
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-        for answer in super().ask(requests, seconds):
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
+        for answer in super().ask(requests, seconds, most_bytes):
             if self.seen == self.after:
                 raise DeadError
             self.seen += 1
@@ -170,8 +170,8 @@ def test_a_quorum_is_not_awaited_for_ever_and_a_revoked_device_is_not_asked(tmp_
 class Lying(Loopback):
     """One device sends what it should not."""
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-        honest = dict(super().ask(requests, seconds))
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
+        honest = dict(super().ask(requests, seconds, most_bytes))
         if 1 in honest:
             yield 1, honest[1][:-3]
         yield 2, honest[2]

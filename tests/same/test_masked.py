@@ -110,9 +110,9 @@ class Replaying(Loopback):
         super().__init__(field.devices)
         self.federation, self.seen = field.federation, list[bytes]()
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         self.seen.append(requests[1])
-        yield from super().ask(requests, seconds)
+        yield from super().ask(requests, seconds, most_bytes)
 
 
 def test_replayed_and_forged_messages_are_refused_and_a_paused_device_answers_none(tmp_path: Path) -> None:
@@ -150,10 +150,10 @@ class DeadError(Exception):
 class Killed(Egress):
     """The coordinator dies in the middle of a sum."""
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         if len(self.left) >= 10:
             raise DeadError
-        yield from super().ask(requests, seconds)
+        yield from super().ask(requests, seconds, most_bytes)
 
 
 def test_a_coordinator_killed_in_the_middle_repeats_the_round_and_goes_on(tmp_path: Path) -> None:
@@ -176,11 +176,11 @@ class LosesOne(Loopback):
         super().__init__(field.devices)
         self.field, self.vectors, self.asked = field, 0, dict[int, set[int]]()
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         turn = read_secure_request(self.field.federation, next(iter(requests.values())))
         self.asked.setdefault(turn.round, set()).update(requests)
         self.vectors += turn.phase == ServerPhase.VECTORS
-        for device, answer in super().ask(requests, seconds):
+        for device, answer in super().ask(requests, seconds, most_bytes):
             if device != 5 or self.vectors < 2:
                 yield device, answer
 

@@ -32,12 +32,12 @@ class Meddling(Loopback):
         super().__init__(field.devices)
         self.field, self.before, self.after = field, before, after
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         for number, content in requests.items():
             phase = ServerPhase(read_secure_request(self.field.federation, content).phase)
             for meddle, now in ((self.before, True), (self.after, False)):
                 if now is False:
-                    yield from super().ask({number: content}, seconds)
+                    yield from super().ask({number: content}, seconds, most_bytes)
                 if number == 1 and meddle is not None:
                     meddle(self.devices[1], phase, content)
 

@@ -27,12 +27,12 @@ class Recording(Loopback):
         super().__init__(field.devices)
         self.field, self.folder, self.turns = field, folder, list[tuple[ServerPhase, Path, bytes]]()
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         phase = ServerPhase(read_secure_request(self.field.federation, requests[1]).phase)
         copy = self.folder / f"{phase.name}.db"
         copy_file(self.field.folder / "0.db", copy)
         self.turns.append((phase, copy, requests[1]))
-        yield from super().ask(requests, seconds)
+        yield from super().ask(requests, seconds, most_bytes)
 
 
 def told(path: Path, turn: bytes, sent: Path, deadly: int) -> bool:

@@ -96,7 +96,7 @@ class Faulty(Loopback):
         super().__init__(world.devices)
         self.world, self.fault = world, fault
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         for number, content in requests.items():
             is_turn, answers = message_kind(content) == "secure-request", list[bytes]()
             phase = read_secure_request(self.world.federation, content).phase if is_turn else None

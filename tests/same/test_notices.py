@@ -14,11 +14,10 @@ from helpers.refusals import refused
 from helpers.watched_federation import Watched
 from tacit.errors import DevicePolicyError
 from tacit.field.coordinator import notice_book
-from tacit.field.coordinator.notice_book import MOST_CHANGES
 from tacit.field.device import Device
 from tacit.field.directory_notices import is_noted_revoked
 from tacit.protocols import notices
-from tacit.protocols.notices import Notice, NoticeKind, NoticeList, key_change
+from tacit.protocols.notices import MOST_CHANGES, Notice, NoticeKind, NoticeList, key_change
 from tacit.protocols.secure_aggregation import Identity, ServerPhase
 from tacit.protocols.secure_aggregation.messages import SessionInvitation
 from tacit.reasons import ReasonCode

@@ -11,7 +11,7 @@ import pytest
 
 import tacit.field.device.answers as answers_module
 from helpers.loopback_federation import CARE, KNOWN, Field, masked
-from helpers.town_federation import BOLD
+from helpers.town_federation import BOLD, OPTIONS
 from tacit.errors import TacitError, WireError
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.coordinator import Coordinator, RoundRules
@@ -44,8 +44,8 @@ class Lying(Loopback):
         super().__init__(field.devices)
         self.lie, self.journal = lie, field.journal
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-        for number, content in super().ask(requests, seconds):
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
+        for number, content in super().ask(requests, seconds, most_bytes):
             yield number, self.lie(self.journal.rounds.next_number) if number == ADVERSARY else content
 
 
@@ -53,6 +53,13 @@ def shape_of(field: Field) -> tuple[int, int]:
     return Coordinator(field.journal, RoundRules(), Loopback({})).shared["items"].shape  # type: ignore[return-value]
 
 
+@pytest.fixture
+def many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round of fpl has 2,000 rows of a device: an answer with more than honest ones have is refused unread."""
+    monkeypatch.setitem(OPTIONS, "fpl", OPTIONS["fpl"] | {"local_steps": 1000})
+
+
+@pytest.mark.usefixtures("many_rows")
 def test_a_readable_answer_that_would_make_the_model_diverge_is_left_out(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     _, width = shape_of(field)
@@ -91,12 +98,13 @@ def test_a_readable_answer_of_impossible_form_is_refused_and_struck(tmp_path: Pa
     ]
 
 
+@pytest.mark.usefixtures("many_rows")
 def test_where_all_devices_make_a_model_diverge_none_gets_a_strike(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     _, width = shape_of(field)
 
     class All(Loopback):
-        def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
             for number in requests:
                 yield number, update(field.federation, field.journal.rounds.next_number, [7] * 2000, 2**24, width)
 
@@ -138,7 +146,7 @@ def test_a_masked_vector_beyond_all_bounds_abandons_the_round_and_not_the_coordi
     monkeypatch.setattr(answers_module, "vector_of", lying)
 
     class Known(Loopback):
-        def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
             for number, content in requests.items():
                 who[0], answers = number, list[bytes]()
                 try:
@@ -163,8 +171,8 @@ def test_a_device_whose_masked_answers_are_refused_is_struck_and_the_sum_is_made
     field = masked(tmp_path)
 
     class Bent(Loopback):
-        def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-            for number, content in super().ask(requests, seconds):
+        def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
+            for number, content in super().ask(requests, seconds, most_bytes):
                 yield number, content[:-1] + bytes([content[-1] ^ 1]) if number == ADVERSARY else content
 
     field.run(Bent(field.devices), rounds=1, **KNOWN, secure={**CARE, "two_stage": False})

@@ -106,10 +106,10 @@ def test_what_is_lost_between_the_stages_is_not_asked_for(tmp_path: Path) -> Non
     class Leaving(Egress):
         """One device answers to the end of the first stage, and to nothing after it."""
 
-        def ask(self, requests: Any, seconds: float) -> Any:
+        def ask(self, requests: Any, seconds: float, most_bytes: int) -> Any:
             self.turns = getattr(self, "turns", 0) + 1
             some = requests if self.turns <= 5 else {who: turn for who, turn in requests.items() if who != 1}
-            return super().ask(some, seconds)
+            return super().ask(some, seconds, most_bytes)
 
     field.run(Leaving(field), rounds=2, **KNOWN, secure={**TWO_STAGES, "spare": 1})
     course = field.journal.rounds.stats(1)[1]

@@ -133,9 +133,9 @@ class Lost(Loopback):
         super().__init__(field.devices)
         self.field, self.phase, self.seen = field, phase, 0
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         self.seen += read_secure_request(self.field.federation, next(iter(requests.values()))).phase == self.phase
-        for answer in super().ask(requests, seconds):
+        for answer in super().ask(requests, seconds, most_bytes):
             if self.seen < 2:
                 yield answer
 
@@ -289,7 +289,7 @@ class Coming:
         self.looks -= 1
         return frozenset(self.there if self.looks >= 0 else self.there | self.later)
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         yield from ()
 
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:

@@ -21,6 +21,7 @@ from helpers.waiting import read_line
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.device import Sharing
 from tacit.field.exchange import respond
+from tacit.wire.envelope import MOST_BYTES
 from tacit.wire.federation import Federation
 from tacit.wire.messages import write_welcome
 
@@ -99,10 +100,10 @@ class WithOlder(Loopback):
     def present(self) -> frozenset[int]:
         return super().present() | {OLD_PERSON + 1}
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         for number, content in requests.items():
             if number != OLD_PERSON + 1:
-                yield from super().ask({number: content}, seconds)
+                yield from super().ask({number: content}, seconds, most_bytes)
                 continue
             self.older.say(content=content.hex())
             said = self.older.receive()
@@ -112,7 +113,7 @@ class WithOlder(Loopback):
                 self.refusals.append(said["error"])
 
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
-        list(self.ask({n: m for n, m in messages.items() if n == OLD_PERSON + 1}, seconds))
+        list(self.ask({n: m for n, m in messages.items() if n == OLD_PERSON + 1}, seconds, MOST_BYTES))
         super().tell({n: m for n, m in messages.items() if n != OLD_PERSON + 1}, seconds)
 
 

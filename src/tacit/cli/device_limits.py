@@ -32,15 +32,22 @@ def limits(
     mains_only: Annotated[
         bool | None, typer.Option("--mains-only/--also-on-battery", help="Only on mains power, if this system tells.")
     ] = None,
+    unmetered_only: Annotated[
+        bool | None,
+        typer.Option("--unmetered-only/--also-metered", help="Only on unmetered networks, if this system tells."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Set when this device takes part, by its own clock; without options, show it. A begun round is finished."""
     from pydantic import ValidationError
 
     from tacit.field.device.limits import TimeLimits, is_on_mains
+    from tacit.field.device.metered import is_metered
 
     if mains_only and is_on_mains() is None:
         raise ConfigError("This system does not tell whether it is on mains power.", "Leave --mains-only out.")
+    if unmetered_only and is_metered() is None:
+        raise ConfigError("This system does not tell whether its connection is metered.", "Leave --unmetered-only out.")
 
     def decide(sharing: Sharing) -> Sharing:
         before = sharing.limits
@@ -51,6 +58,7 @@ def limits(
             "hours": before.hours if hours is None else hours.replace(ALL, ""),
             "pause_minutes": before.pause_minutes if pause_minutes is None else pause_minutes,
             "mains_only": before.mains_only if mains_only is None else mains_only,
+            "unmetered_only": before.unmetered_only if unmetered_only is None else unmetered_only,
         }
         try:
             return sharing.model_copy(update={"limits": TimeLimits.model_validate(given)})
@@ -87,4 +95,6 @@ def describe_limits(limits: TimeLimits) -> list[str]:
         sentences.append(f"At least {limits.pause_minutes} minutes between two rounds.")
     if limits.mains_only:
         sentences.append("Only on mains power.")
+    if limits.unmetered_only:
+        sentences.append("Only on unmetered networks.")
     return sentences or ["This device takes part at any time, as often as it is asked."]

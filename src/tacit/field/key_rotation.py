@@ -19,7 +19,6 @@ from tacit.field.device import Device
 from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY
 from tacit.field.directory_notices import fetch_notices
 from tacit.field.invitations import draw_key, public_half
-from tacit.protocols.notices import MemberKeys
 from tacit.protocols.secure_aggregation import Identity
 
 HAND_OVER, NEW_IDENTITY_KEY = "/v1/tacit/hand-over", "/v1/tacit/new-identity-key"
@@ -68,7 +67,7 @@ def _is_noted(device: Device, identity: Identity) -> bool:
     line, log = device.connection, bytes.fromhex(device.federation_id)
     try:
         shown = fetch_notices(line["address"], line["roots"].encode() or None, device.federation_id)
-        return shown is not None and MemberKeys.read(shown.notices, log).key_of(identity.public) == identity.key
+        return shown is not None and shown.member_keys(log).key_of(identity.public) == identity.key
     except (ForgedError, MessageError):
         return False
 

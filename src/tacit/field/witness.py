@@ -152,6 +152,7 @@ class Witness:
         if (len(wanted), wanted.root()) != (growth.size, growth.root):
             raise FieldError.because(ReasonCode.DIRECTORY_FORKED)
         with FILE.transaction(self._path, self._connection):
+            self._forget_future(log, now)
             since = "SELECT count(*) FROM entries WHERE log = ? AND seen > ?"
             (today,) = self._connection.execute(since, (log, now - DAY)).fetchone()
             added = entries[: max(0, self._most - today)]
@@ -164,6 +165,13 @@ class Witness:
         for entry in added:
             tree.append(entry)
         return len(added)
+
+    def _forget_future(self, log: str, now: int) -> None:
+        """Let what was added by a clock that was ahead count from now on: as one day's, and not until that time comes.
+
+        A clock that is put back frees nothing at once.
+        """
+        self._connection.execute("UPDATE entries SET seen = ? WHERE log = ? AND seen > ?", (now, log, now))
 
 
 def _logs(line: WitnessLine) -> tuple[str, str]:

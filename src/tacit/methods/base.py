@@ -225,6 +225,17 @@ class Federated(Method):
         """Return about how many rows a client sends in a round: cohorts are cut into chunks by it."""
         return sum(shape[0] for name, shape in self.shapes(shared).items() if name not in self.spec.client_tables)
 
+    def most_rows(self, shared: Mapping[str, Array]) -> dict[str, int] | None:
+        """Return how many rows of each table a client sends in a round at most; None: that has no bound.
+
+        By default each row of a table once, and of client tables one. A method whose rows repeat says it itself: a
+        coordinator reads no more of an answer than these rows take.
+        """
+        if self.spec.rows_repeat:
+            return None
+        own = self.spec.client_tables
+        return {name: 1 if name in own else shape[0] for name, shape in self.shapes(shared).items()}
+
     def grow(
         self, shared: Mapping[str, Array], before: Mapping[str, Array], after: Mapping[str, Array]
     ) -> dict[str, Array]:

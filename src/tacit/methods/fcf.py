@@ -75,6 +75,10 @@ class FCF(Federated):
         memory = {"mean": np.zeros_like(items), "square": np.zeros_like(items)} if self._is_adam else {}
         return Model({"items": items, "steps": np.array(0), **memory}, {})
 
+    def most_rows(self, shared: Mapping[str, Array]) -> dict[str, int]:
+        """Two for every item, of which one is a correction."""
+        return {"items": 2 * len(shared["items"])}
+
     @property
     def _is_adam(self) -> bool:
         return self.config.optimiser == "adam"

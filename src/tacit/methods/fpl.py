@@ -131,6 +131,10 @@ class FPL(Federated):
         """Two for every triple."""
         return 2 * int(shared["local_steps"])
 
+    def most_rows(self, shared: Mapping[str, Array]) -> dict[str, int]:
+        """Two for every triple."""
+        return {"items": self.rows_per_client(shared)}
+
     def _local_steps(self, clients: Clients) -> int:
         return self.config.local_steps or max(1, len(clients.items) // len(clients))
 

@@ -133,6 +133,7 @@ class ReasonCode(StrEnum):
     OUTSIDE_HOURS = "outside-hours"
     TOO_SOON = "too-soon"
     NO_MAINS_POWER = "no-mains-power"
+    METERED_NETWORK = "metered-network"
 
 
 class Parameter(NamedTuple):

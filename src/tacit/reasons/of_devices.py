@@ -410,4 +410,10 @@ DEVICE_WORDINGS: Mapping[ReasonCode, Wording] = {
         "The device did not take part, as you set.",
         "Plug it in, or: tacit device limits --also-on-battery.",
     ),
+    ReasonCode.METERED_NETWORK: Wording(
+        (DEVICE,),
+        "This machine's connection is metered, or the system does not tell.",
+        "The device did not take part, as you set.",
+        "Use another network, or: tacit device limits --also-metered.",
+    ),
 }

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from tacit.errors import ConfigError
 from tacit.field.device import Sharing
 from tacit.field.device.limits import TimeLimits, is_on_mains
+from tacit.field.device.metered import is_metered
 from tacit.field.device.settings import LEVELS
 from tacit.languages import translate
 from tacit.types import ragged_rows
@@ -85,6 +86,7 @@ def routes(view: DeviceView) -> list[Route]:
             budget=view.cache("budget", lambda: view_budget(view.device)),
             limits=_write_limits(sharing.limits),
             knows_mains=sharing.limits.mains_only or is_on_mains() is not None,
+            knows_metered=sharing.limits.unmetered_only or is_metered() is not None,
         )
 
     def save(form: dict[str, str]) -> str:
@@ -149,6 +151,7 @@ def read_limits(form: dict[str, str]) -> TimeLimits:
                 "hours": form.get("hours", "").replace(" ", ""),
                 "pause_minutes": int(minutes or 0),
                 "mains_only": form.get("mains_only") == "yes",
+                "unmetered_only": form.get("unmetered_only") == "yes",
             }
         )
     except (ValueError, OverflowError):
@@ -166,6 +169,7 @@ def _write_limits(limits: TimeLimits) -> dict[str, str]:
         "hours": limits.hours,
         "pause_minutes": str(limits.pause_minutes or ""),
         "mains_only": "yes" if limits.mains_only else "",
+        "unmetered_only": "yes" if limits.unmetered_only else "",
     }
 
 

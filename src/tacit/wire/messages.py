@@ -36,6 +36,7 @@ from tacit.updates import Message, Release
 from tacit.wire.catalogue import catalog_bytes, catalog_from, digest_of, public_catalog, strip_names
 from tacit.wire.envelope import (
     AGAIN,
+    HEAD_BYTES,
     MODEL,
     MOST_BYTES,
     REQUEST,
@@ -147,6 +148,24 @@ def write_update(federation: Federation, number: int, message: Message) -> bytes
         parts += [_encode_name(name), struct.pack("<II", *numbers.shape)]
         parts += [ids[order].astype("<u4").tobytes(), numbers[order].astype(width).tobytes()]
     return seal_message(UPDATE, federation.digest, number, b"".join(parts))
+
+
+def most_update_bytes(
+    federation: Federation, shapes: Mapping[str, tuple[int, ...]], rows: Mapping[str, int] | None
+) -> int:
+    """Return how many bytes an update has at most, if a device sends so many rows of each table at most."""
+    if rows is None:
+        return MOST_BYTES
+    size, n_bytes = federation.ring.bits // 8, HEAD_BYTES + 1
+    for name, shape in shapes.items():
+        n_bytes += len(_encode_name(name)) + 8 + rows[name] * (4 + size * shape[1])
+    return min(n_bytes, MOST_BYTES)
+
+
+def refuse_longer(content: bytes, most_bytes: int) -> None:
+    """Refuse an answer that is longer than any honest one to its message."""
+    if len(content) > most_bytes:
+        raise WireError(f"An answer has {len(content):,} bytes; an honest one has {most_bytes:,} at most.", AGAIN)
 
 
 def read_update(

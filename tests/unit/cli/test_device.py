@@ -13,7 +13,7 @@ import pytest
 from helpers.commands import device_document, run_command
 from helpers.small_federation import CATALOG, PASSPHRASE, founded, request
 from tacit.errors import BadRowsError, DataError
-from tacit.field.device import Device, ScryptCost
+from tacit.field.device import Device, ScryptCost, limits, metered
 from tacit.field.device.settings import USUAL_PI
 from tacit.wire.messages import write_welcome
 
@@ -150,6 +150,21 @@ def test_limits_are_set_shown_and_taken_away(here: Path, capsys: pytest.CaptureF
     assert code == 0
     assert "At most 2.5 MB in 24 hours, received and sent." in told
     assert device_document(capsys, "limits")["rounds_per_day"] is None
+
+
+def test_a_limit_that_the_system_cannot_keep_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device_document(capsys, "init")
+    monkeypatch.setattr(metered, "is_metered", lambda: None)
+    found = device_document(capsys, "limits", "--unmetered-only")
+    assert "metered" in found["error"]["message"]
+    monkeypatch.setattr(metered, "is_metered", lambda: True)
+    monkeypatch.setattr(limits, "is_metered", lambda: True)
+    found = device_document(capsys, "limits", "--unmetered-only")
+    assert (found["unmetered_only"], found["resting"]) == (True, "metered-network")
+    assert "Only on unmetered networks." in shown(capsys, "limits", "--mb-per-day", "5")[1]
+    assert device_document(capsys, "limits", "--also-metered")["resting"] is None
 
 
 def test_people_read_sentences_and_tables(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.object_store import in_memory_object_store
 
 from helpers.waiting import wait_for_thread
-from tacit.field.carriers import link_state
+from tacit.field.carriers.enrolment_limits import PARTS_BYTES
 from tacit.field.carriers.flower_messages import FIELD, FlowerMessage, unwrap_message, wrap_reply, wrap_request
 from tacit.field.carriers.link_state import SteadyLinkState
 from tacit.field.coordinator import CoordinatorJournal
@@ -97,11 +97,11 @@ def test_a_device_that_polls_while_a_message_is_posted_finds_all_of_it(monkeypat
     assert found == [(wrapped.id, True)]
 
 
-def asked(state: SteadyLinkState) -> tuple[int, int, Any]:
+def asked(state: SteadyLinkState, most_bytes: int = 2**17) -> tuple[int, int, Any]:
     """A run, a node, and a message that the coordinator has sent to it."""
     run, node = state.start_run(), state.add_node(secrets.token_bytes(97))
     assert state.activate_node(node, 60.0)
-    assert state.post(wrap_request(b"model", node, run), run)
+    assert state.post(wrap_request(b"model", node, run), run, most_bytes)
     return run, node, state.get_message_ins(node, None)[0]
 
 
@@ -118,7 +118,11 @@ def send(state: SteadyLinkState, run: int, message: FlowerMessage) -> bool:
 
 def kept(state: SteadyLinkState) -> tuple[int, ...]:
     messages = len(state.message_ins_store), len(state.message_res_store), len(state._object_push_sessions)
-    return *messages, len(state.object_store.store), len(state._came)
+    noted = state._came, state._most_bytes, state._most_from, state._asked_by, state._overlong
+    return *messages, len(state.object_store.store), *map(len, noted)
+
+
+EMPTY = (0,) * 9
 
 
 def test_a_device_stores_answers_and_nothing_else() -> None:
@@ -135,9 +139,9 @@ def test_a_device_stores_answers_and_nothing_else() -> None:
         assert not send(state, run, wrap_reply(b"another answer %d" % at, message))
     assert kept(state) == before
     state.take_back(message.metadata.message_id)
-    assert kept(state) == (0,) * 5
+    assert kept(state) == EMPTY
     assert not send(state, run, wrap_reply(b"too late", message))
-    assert kept(state) == (0,) * 5, "an answer that comes too late leaves nothing behind"
+    assert kept(state) == EMPTY, "an answer that comes too late leaves nothing behind"
 
 
 def test_a_tree_whose_parts_name_the_same_parts_again_and_again_is_refused() -> None:
@@ -152,13 +156,55 @@ def test_a_tree_whose_parts_name_the_same_parts_again_and_again_is_refused() -> 
     assert push(state, run, answer, ObjectTree(object_id="no name"))[0] == []
 
 
-def test_an_answer_may_not_be_larger_than_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_state, "MOST_BYTES", 2**17)
+@pytest.mark.parametrize("most_bytes", [200, 2**17])
+def test_an_answer_may_not_be_larger_than_an_honest_one(most_bytes: int) -> None:
+    """A member could store 256 MB for each message, however short an honest answer to it is."""
+    state = SteadyLinkState()
+    run, node, message = asked(state, most_bytes)
+    waiting = kept(state)
+    assert state.most_from(node) == most_bytes + PARTS_BYTES
+    assert not send(state, run, wrap_reply(bytes(most_bytes + PARTS_BYTES), message))
+    assert sum(map(len, state.object_store.store)) < PARTS_BYTES
+    assert kept(state)[:-1] == waiting[:-1], "nothing of it is kept"
+    assert state.is_overlong(message.metadata.message_id)
+    assert not send(state, run, wrap_reply(b"another answer", message)), "a lie is not taken back"
+    state.take_back(message.metadata.message_id)
+    assert (kept(state), state.most_from(node)) == (EMPTY, PARTS_BYTES)
+
+
+def test_an_answer_of_an_honest_size_is_stored() -> None:
     state = SteadyLinkState()
     run, _, message = asked(state)
-    assert not send(state, run, wrap_reply(bytes(2**18), message))
+    assert send(state, run, wrap_reply(bytes(2**17), message))
+    answer = state.answer_to(message.metadata.message_id)
+    assert answer is not None
+    assert _whole(state, answer)
+
+
+def test_a_message_that_wants_no_answer_gets_none() -> None:
+    """A model that is given out waits until its device polls: what a member stores with it would wait as long."""
+    state = SteadyLinkState()
+    run, _, message = asked(state, 0)
+    before = kept(state)
+    assert not send(state, run, wrap_reply(b"answer", message))
+    assert kept(state) == before
+
+
+def test_only_an_answer_that_is_being_sent_can_be_given_up() -> None:
+    """A late answer, to a message that was taken back, may be larger than what the next one allows: that is no lie."""
+    state = SteadyLinkState()
+    run, node, first = asked(state)
+    answer = wrap_reply(bytes(2**17), first)
+    push(state, run, answer)
+    state.take_back(first.metadata.message_id)
+    assert state.post(wrap_request(b"shares", node, run), run, 200)
+    (second,) = state.get_message_ins(node, None)
+    state.refuse_answers(node)
+    assert not state.is_overlong(second.metadata.message_id)
+    push(state, run, wrap_reply(b"answer", second))
+    state.refuse_answers(node)
+    assert state.is_overlong(second.metadata.message_id)
     assert state._object_push_sessions == {}
-    assert send(state, run, wrap_reply(bytes(2**17), message)), "the device may answer in another way"
 
 
 def test_an_answer_that_was_not_finished_is_forgotten_with_its_message() -> None:
@@ -168,9 +214,9 @@ def test_an_answer_that_was_not_finished_is_forgotten_with_its_message() -> None
     names, session = push(state, run, answer)
     assert state.store_object(run, "", names[0], answer.objects[names[0]]), "earlier programs do not name a session"
     state.take_back(message.metadata.message_id)
-    assert kept(state) == (0,) * 5
+    assert kept(state) == EMPTY
     assert not state.store_object(run, session, names[1], answer.objects[names[1]])
-    assert kept(state) == (0,) * 5
+    assert kept(state) == EMPTY
 
 
 def test_a_message_shares_its_content_with_one_that_is_confirmed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

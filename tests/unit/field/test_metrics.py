@@ -32,7 +32,7 @@ class ThreePresent:
     def present(self) -> frozenset[int]:
         return frozenset({1, 2, 3})
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         raise AssertionError("metrics ask no device")
 
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:

@@ -10,7 +10,7 @@ import pytest
 from helpers.refusals import refused
 from tacit.errors import FieldError
 from tacit.field.witness import Witness, WitnessLine
-from tacit.protocols.directory import DirectoryGrowth
+from tacit.protocols.directory import DAY, DirectoryGrowth
 from tacit.protocols.merkle import MerkleTree
 from tacit.protocols.notices import notice_log
 from tacit.reasons import ReasonCode
@@ -59,6 +59,32 @@ def test_an_identity_that_is_listed_twice_is_a_fork_and_changes_nothing(tmp_path
         witness.add(LINE.log, growth(first, first))
     assert witness.sign_held(LINE.log).size == 0
     assert witness.add(LINE.log, growth(first, second)) == 2
+    witness.close()
+
+
+def test_a_clock_that_was_ahead_uses_up_the_limit_of_one_day(tmp_path: Path) -> None:
+    """Not of all days until it is as late as it said; nor does a clock that is put back free anything at once."""
+    now = [1_700_000_000.0 + 400 * DAY]
+    witness = Witness(tmp_path, clock=lambda: now[0], most_a_day=2)
+    entries = [bytes([number]) * 32 for number in range(6)]
+    assert witness.add(LINE.log, growth(*entries[:2])) == 2
+
+    def more(n_held: int) -> int:
+        whole = growth(*entries)
+        return witness.add(LINE.log, replace(whole, entries=tuple(entries[n_held:])))
+
+    now[0] -= 400 * DAY
+    assert more(2) == 0
+    now[0] += DAY - 60
+    assert more(2) == 0, "they count from the moment at which the clock was put back"
+    now[0] += 120
+    assert more(2) == 2
+    now[0] -= 3600
+    assert more(4) == 0, "a clock that goes back and forth frees nothing either"
+    now[0] += DAY - 60
+    assert more(4) == 0
+    now[0] += 120
+    assert more(4) == 2
     witness.close()
 
 

@@ -96,6 +96,10 @@ def rows_twice(method: Any) -> None:
     method.plan = twice
 
 
+def few_rows_claimed(method: Any) -> None:
+    method.most_rows = lambda shared: {"items": 1}
+
+
 def input_changed(method: Any) -> None:
     learn = method.learn
 
@@ -186,6 +190,7 @@ BROKEN: dict[str, Callable[[Any], None]] = {
     "declares-private": undeclared_private,
     "inits-alone": first_value_of_the_cohort,
     "fills-tables": table_never_filled,
+    "bounds-rows": few_rows_claimed,
     "repeats-rows": rows_twice,
     "inputs-untouched": input_changed,
     "keeps-private": private_sent,

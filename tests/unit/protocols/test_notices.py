@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tacit.errors import ForgedError
-from tacit.protocols.notices import MemberKeys, Notice, NoticeKind, key_change
+from tacit.protocols import notices
+from tacit.protocols.notices import (
+    MOST_CHANGES,
+    MemberKeys,
+    Notice,
+    NoticeKind,
+    NoticeList,
+    check_members,
+    key_change,
+)
 from tacit.protocols.secure_aggregation import DevicePolicy, Identity, SecureDevice, SecureServer
 from tacit.protocols.secure_aggregation.two_stage import RoundContext, SecureAggregationConfig
 from tacit.reasons import ReasonCode
@@ -55,7 +66,40 @@ def test_keys_follow_from_all_notices_in_their_order() -> None:
     assert [found.key_of(identity.public) for identity in (third, other)] == [third.key, other.public]
     for wrong in ([changes[1]], [*changes, changes[0]], [*changes, key_change(third, second, LOG)]):
         with pytest.raises(ForgedError):
-            MemberKeys.read(wrong, LOG)
+            MemberKeys.read(wrong, LOG).key_of(one.public)
+
+
+def test_a_list_with_many_changes_costs_the_signatures_of_the_cohort_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator without a witness could show 131,072 valid notices, other ones in each round: 16 s of processor."""
+    people = [Identity.fresh() for _ in range(200)]
+    shown = NoticeList(tuple(key_change(one, one.renew(), LOG) for one in people))
+    verified: list[object] = []
+    verify = notices.verify
+    monkeypatch.setattr(notices, "verify", lambda *given: (verified.append(given), verify(*given)))
+    own, cohort = Identity.fresh(), [one.public for one in people[:3]]
+    for _ in range(2):
+        members = NoticeList.decode(shown.encode()).member_keys(LOG)
+        check_members(members, [*cohort, own.public], own)
+        assert len(members.changed) == len(people)
+        assert len(verified) == 2 * len(cohort), "once for a list, however often it is read"
+    for place in (0, 199):  # of the cohort, and of others
+        forged = list(shown.notices)
+        forged[place] = replace(forged[place], by_new=bytes(64))
+        members = NoticeList(tuple(forged)).member_keys(LOG)
+        if place:
+            check_members(members, cohort, own)
+        with pytest.raises(ForgedError):
+            check_members(members, [people[place].public], own)
+
+
+def test_an_identity_has_a_few_changes_at_most() -> None:
+    identity, changes = Identity.fresh(), list[Notice]()
+    for _ in range(MOST_CHANGES + 1):
+        before, identity = identity, identity.renew()
+        changes.append(key_change(before, identity, LOG))
+    assert MemberKeys.read(changes[:-1], LOG).key_of(identity.public) == changes[-2].key
+    with pytest.raises(ForgedError):
+        MemberKeys.read(changes, LOG)
 
 
 def test_every_notice_is_read_as_it_was_written() -> None:

@@ -24,6 +24,7 @@ from tacit.field.device.settings import USUAL_PI
 from tacit.privacy.meter import measure_exposure
 from tacit.reasons import ReasonCode
 from tacit.types import Catalog, Labels, Vocabulary
+from tacit.web import sharing
 from tacit.web.device_view import DeviceView
 from tacit.web.own import build_user_page
 from tacit.web.server import serving
@@ -410,6 +411,21 @@ def test_limits_in_time_are_set_on_the_page(visitor: Visitor, device: Device) ->
     assert (device.sharing.limits.hours, device.sharing.limits.pause_minutes) == ("", 5)
     visitor.save_sharing(pi="20", measure="yes")
     assert device.sharing.limits == TimeLimits()
+
+
+def test_unmetered_networks_are_offered_where_the_system_tells(
+    visitor: Visitor, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "is_metered", lambda: None)
+    assert 'name="unmetered_only"' not in visitor.get("/sharing").html
+    monkeypatch.setattr(sharing, "is_metered", lambda: False)
+    assert 'name="unmetered_only"' in visitor.get("/sharing").html
+    assert visitor.save_sharing(pi="50", measure="yes", unmetered_only="yes").status == 303
+    assert device.sharing.limits.unmetered_only
+    monkeypatch.setattr(sharing, "is_metered", lambda: None)
+    assert 'name="unmetered_only" value="yes" checked' in visitor.get("/sharing").html, "it can be taken back"
+    visitor.save_sharing(pi="50", measure="yes")
+    assert not device.sharing.limits.unmetered_only
 
 
 def test_too_many_rows_are_refused_and_the_page_goes_on(visitor: Visitor, device: Device) -> None:

@@ -1,40 +1,62 @@
 """What unknown senders can cost a coordinator: how much they may send, how often they may enrol, with which keys.
 
-A member sends large bodies; all others send short ones. Flower reads a body before it checks who sent it, so that the
-key in the head of a request decides here how much of it is read. Only the coordinator and the member know that key.
+A member sends bodies as large as the answer that it was asked for; all others send short ones. Flower reads a body
+before it checks who sent it, so that the key in the head of a request decides here how much of it is read. Only the
+coordinator and the member know that key.
 """
 
 from __future__ import annotations
 
 import time
 from base64 import b64decode
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
+from flwr.common.constant import TIMESTAMP_HEADER
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
 
 from tacit.wire.envelope import MOST_BYTES
 
 ENROL, WITNESS, HAND_OVER = "/v1/tacit/enrol", "/v1/tacit/witness", "/v1/tacit/hand-over"
 NEW_IDENTITY_KEY = "/v1/tacit/new-identity-key"
 FLEET = "/v1/fleet/"  # the routes of members
-KEY_HEADER = FLEET_HTTP_PUBLIC_KEY_HEADER.lower().encode("ascii")
+PUSH = f"{FLEET}push-object"  # where parts of answers are sent
+KEY_HEADER, SIGNATURE_HEADER, TIME_HEADER = (
+    name.lower().encode("ascii")
+    for name in (FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER, TIMESTAMP_HEADER)
+)
 SHORT_BYTES = 4096  # an invitation's word, two keys and a proof
-BODY_BYTES = MOST_BYTES + 2**16
+PARTS_BYTES = 2**16  # of a message, at most, beside its content
+BODY_BYTES = MOST_BYTES + PARTS_BYTES  # of what a coordinator answers
+TOGETHER = 2  # times the largest body, of all requests of one member at once: an answer, and one that broke off
 AT_ONCE = 8  # enrolments that are checked at the same time
 BURST, PER_SECOND = 60.0, 1.0  # tries of one address: so many at once, then so many a second
 MOST_ADDRESSES = 10_000
 
 
+class MemberLimits(Protocol):
+    """What decides how much a request may send: who is a member, and what it was asked for."""
+
+    def most_body(self, key: bytes) -> int:
+        """Return how many bytes a request with this key may have now; 0 if it is no member's."""
+        ...
+
+    def refuse_answer(self, key: bytes) -> None:
+        """Give up the answer that a member is sending: more of it came than an honest one can have."""
+        ...
+
+
 class BodyLimit:
     """Ends requests whose bodies are larger than their senders may send; what was announced does not matter."""
 
-    def __init__(self, app: Any, is_member: Callable[[bytes], bool]) -> None:
-        self._app, self._is_member = app, is_member
+    def __init__(self, app: Any, members: MemberLimits) -> None:
+        self._app, self._members = app, members
+        self._held: Counter[bytes] = Counter()  # bytes of requests that are not answered yet, by the member's key
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Count the bytes of a request as they come."""
@@ -42,14 +64,19 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = dict(scope.get("headers", ()))
-        is_large = scope["path"].startswith(FLEET) and self._is_member(_decode_key(headers.get(KEY_HEADER, b"")))
-        most, came, has_begun = (BODY_BYTES if is_large else SHORT_BYTES), 0, False
+        key = _decode(headers.get(KEY_HEADER, b"")) if scope["path"].startswith(FLEET) else b""
+        from_member = self._members.most_body(key)
+        most, came, has_begun = from_member or SHORT_BYTES, 0, False
 
         async def count() -> Any:
             nonlocal came
             message = await receive()
-            came += len(message.get("body", b""))
+            n_bytes = len(message.get("body", b""))
+            came += n_bytes
+            self._held[key] += n_bytes
             if came > most:
+                raise _OverlongError
+            if came > PARTS_BYTES and self._held[key] > TOGETHER * most:
                 raise _BodyError
             return message
 
@@ -60,20 +87,48 @@ class BodyLimit:
 
         size = headers.get(b"content-length", b"0")
         try:
-            if not size.isdigit() or int(size) > most:
+            if not size.isdigit():
                 raise _BodyError
+            if int(size) > most:
+                raise _OverlongError
             await self._app(scope, count, note)
-        except _BodyError:
+        except _BodyError as error:
+            if isinstance(error, _OverlongError) and from_member and scope["path"] == PUSH:
+                await self._refuse_answer(key, headers)
             if not has_begun:
                 await send({"type": "http.response.start", "status": 413, "headers": [(b"connection", b"close")]})
                 await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._held[key] -= came
+            if not self._held[key]:
+                del self._held[key]
+
+    async def _refuse_answer(self, key: bytes, headers: Mapping[bytes, bytes]) -> None:
+        """Give up the answer of a member, if the member itself sends it."""
+        from starlette.concurrency import run_in_threadpool
+
+        if await run_in_threadpool(is_signed, key, headers):
+            await run_in_threadpool(self._members.refuse_answer, key)
 
 
 class _BodyError(Exception):
-    """A body is too large."""
+    """A body is too large, or a member sends too much at once."""
 
 
-def _decode_key(text: bytes) -> bytes:
+class _OverlongError(_BodyError):
+    """One body is too large."""
+
+
+def is_signed(key: bytes, headers: Mapping[bytes, bytes]) -> bool:
+    """Say whether the holder of a key made a request: who only knows the key must not bring its member into trouble."""
+    stamp, signature = headers.get(TIME_HEADER, b""), _decode(headers.get(SIGNATURE_HEADER, b""))
+    try:
+        return bool(verify_signature(bytes_to_public_key(key), stamp, signature))
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return False
+
+
+def _decode(text: bytes) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:

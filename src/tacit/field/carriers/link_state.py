@@ -5,8 +5,9 @@ devices for absent. A coordinator that pauses between rounds, a suspended machin
 federation that way. Here the application is this program, so that its run ends with it. Messages stay until they are
 taken back. A monotonic clock decides whether a device is there.
 
-What a device may store has bounds: one answer of a few parts to each message that it was sent, and nothing else. Flower
-would keep any number of messages for ever, and would walk a tree whose parts name the same parts again and again.
+What a device may store has bounds: one answer of a few parts to each message that wants one, with no more bytes than an
+honest answer to that message can have, and nothing else. Flower would keep any number of messages for ever, and would
+walk a tree whose parts name the same parts again and again.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.superlink.config_loader import get_federation_manager
 
+from tacit.field.carriers.enrolment_limits import PARTS_BYTES
 from tacit.field.carriers.flower_messages import MOST_OBJECTS
 from tacit.wire.envelope import MOST_BYTES
 
-PARTS_BYTES = 2**16  # of the parts of a message that are not its content
 DELIVERED = "delivered"  # Flower writes a time here, and only ever asks whether there is one
 
 
@@ -43,6 +44,10 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
         self._names_of: dict[int, dict[str, None]] = {}  # node -> its messages, in the order in which they came
         self._is_posting = False  # the coordinator is, in the thread that has the lock
         self._came: Counter[str] = Counter()  # bytes of each answer that is being sent
+        self._most_bytes: dict[str, int] = {}  # message -> bytes of an answer to it, at most; 0: it wants none
+        self._most_from: dict[int, int] = {}  # node -> the same, of the largest answer that it may send now
+        self._asked_by: dict[str, str] = {}  # session in which an answer is sent -> the message that it answers
+        self._overlong: set[str] = set()  # messages whose answer was too large
 
     def state(self) -> SteadyLinkState:
         """Return itself, where Flower asks a factory."""
@@ -132,20 +137,23 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
     def store_message_and_object_tree(self, message: Any, object_tree: Any, session_id: str) -> tuple[bool, list[str]]:
         """Store a message of the coordinator, or a device's answer to one; what is refused leaves nothing behind."""
         with self.lock:
-            is_answer, names = bool(message.metadata.reply_to_message_id), iterate_object_tree(object_tree)
+            asked, names = str(message.metadata.reply_to_message_id), iterate_object_tree(object_tree)
+            is_wanted = asked not in self._overlong and self._most_bytes.get(asked, 0) > 0
             try:
-                if self._is_posting or (is_answer and len(list(islice(names, MOST_OBJECTS + 1))) <= MOST_OBJECTS):
+                if self._is_posting or (is_wanted and len(list(islice(names, MOST_OBJECTS + 1))) <= MOST_OBJECTS):
                     stored, missing = super().store_message_and_object_tree(message, object_tree, session_id)
                 else:
                     stored, missing = False, []
             except ValueError:  # names that are none
                 stored, missing = False, []
+            if stored and not self._is_posting:
+                self._asked_by[session_id] = asked
         if not stored:
             self._cleanup_push_session(session_id, cleanup_messages=False)
         return stored, missing
 
     def store_object(self, run_id: int, session_id: str, object_id: str, object_content: bytes) -> bool:
-        """Store a part of a message, unless its parts are larger together than any message."""
+        """Store a part of a message, unless its parts are larger together than any honest answer."""
         with self._lock_object_push_sessions:
             pending = self._object_push_sessions
             name = session_id or next(
@@ -154,15 +162,39 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
             if name not in pending:
                 return False
             self._came[name] += len(object_content)
-            if self._came[name] <= MOST_BYTES + PARTS_BYTES:
+            asked = self._asked_by.get(name, "")
+            most = self._most_bytes.get(asked, 0) if asked else MOST_BYTES
+            if self._came[name] <= most + PARTS_BYTES:
                 return bool(super().store_object(run_id, name, object_id, object_content))
+            self._overlong.add(asked)
         self._cleanup_push_session(name, cleanup_messages=True)  # takes the other lock first
         return False
 
     def _cleanup_push_session(self, session_id: str, *, cleanup_messages: bool) -> None:
         """Forget who sends an answer, and what of it came."""
         self._came.pop(session_id, None)
+        self._asked_by.pop(session_id, None)
         super()._cleanup_push_session(session_id, cleanup_messages=cleanup_messages)
+
+    def most_from(self, node: int) -> int:
+        """Return how many bytes a request of a node may have now; no lock is taken, because every request asks."""
+        return self._most_from.get(node, 0) + PARTS_BYTES
+
+    def refuse_answers(self, node: int) -> None:
+        """Give up the answer that a node is sending: more of it came than an honest one can have.
+
+        A node that is sending none is late with an earlier one, which was taken back: that is no lie.
+        """
+        with self.lock, self._lock_object_push_sessions:
+            own = self._names_of.get(node, {})
+            sending = {session: asked for session, asked in list(self._asked_by.items()) if asked in own}
+            self._overlong.update(sending.values())
+            for session in sending:
+                self._cleanup_push_session(session, cleanup_messages=True)
+
+    def is_overlong(self, message: str) -> bool:
+        """Say whether an answer to a message was too large, and was refused."""
+        return message in self._overlong
 
     def delete_messages(self, message_ins_ids: set[str]) -> None:
         """Delete messages and their answers, also from the notes of whose they are."""
@@ -176,7 +208,18 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
                 names.pop(name, None)
                 if not names:
                     self._names_of.pop(node, None)
+                self._most_bytes.pop(name, None)
+                self._overlong.discard(name)
+                self._note_most(node)
             super().delete_messages(message_ins_ids)
+
+    def _note_most(self, node: int) -> None:
+        """Note the largest answer that a node may send now."""
+        most = max((self._most_bytes.get(name, 0) for name in self._names_of.get(node, ())), default=0)
+        if most:
+            self._most_from[node] = most
+        else:
+            self._most_from.pop(node, None)
 
     def is_waiting(self, message: str) -> bool:
         """Say whether a message is still here."""
@@ -202,8 +245,10 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
             self._cleanup_push_session(self._object_push_session_by_root.get(name, ""), cleanup_messages=False)
             self.object_store.delete(name)
 
-    def post(self, message: Any, run: int) -> bool:
+    def post(self, message: Any, run: int, most_bytes: int = 0) -> bool:
         """Store a message where its device fetches it; say whether there is such a device.
+
+        An answer to it has `most_bytes` at most; it wants none if that is 0.
 
         Flower stores the head first. All locks are held, in the order in which Flower takes them, until the parts are
         stored: a device that polls meanwhile would find a head without parts, and confirm it. Messages share their
@@ -215,6 +260,9 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
                 stored, missing = self.store_message_and_object_tree(message.head, message.tree, session)
             finally:
                 self._is_posting = False
+            if stored:
+                self._most_bytes[message.id] = most_bytes
+                self._note_most(message.head.metadata.dst_node_id)
             for name in missing:
                 self.store_object(run, session, name, message.objects[name])
             self._cleanup_push_session(session, cleanup_messages=False)

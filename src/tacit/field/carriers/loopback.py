@@ -20,7 +20,7 @@ class Loopback:
         """All devices that were given."""
         return frozenset(self.devices)
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         """Ask one after the other."""
         for number, content in requests.items():
             answers: list[bytes] = []

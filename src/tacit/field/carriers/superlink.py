@@ -71,7 +71,7 @@ class SuperLink:
         self._run = self._state.start_run()
         self._nodes: dict[int, int] = {}  # device -> node
         self._keys: dict[int, bytes] = {}  # device -> the key of its node
-        self._member_keys = frozenset[bytes]()  # of all nodes: every request asks
+        self._node_of: dict[bytes, int] = {}  # key -> node: every request asks
         self._welcome = journal.welcome  # it is large, and the same for all devices
         self._limit, self._enrolling = EnrolmentLimit(), 0
         self._offers: dict[int, _PostedMessage] = {}
@@ -139,7 +139,7 @@ class SuperLink:
             openapi_url=None,
             middleware=[
                 Middleware(VersionGate),
-                Middleware(BodyLimit, is_member=self._is_member),
+                Middleware(BodyLimit, members=self),
                 Middleware(_StatusHeader, status=lambda: self._status),
                 Middleware(BaseHTTPMiddleware, dispatch=http_error_translator),
                 Middleware(ProtobufTranslationMiddleware),
@@ -264,12 +264,19 @@ class SuperLink:
                 if not device.revoked and device.number not in self._nodes:
                     self._nodes[device.number] = self._state.add_node(device.key)
                     self._keys[device.number] = device.key
-            self._member_keys = frozenset(self._keys[number] for number in self._nodes)
+            self._node_of = {self._keys[number]: node for number, node in self._nodes.items()}
             self._written = written
 
-    def _is_member(self, key: bytes) -> bool:
-        """Say whether a device that may connect has this key."""
-        return key in self._member_keys
+    def most_body(self, key: bytes) -> int:
+        """Return how many bytes a request with this key may have now; 0 if no device that may connect has it."""
+        node = self._node_of.get(key)
+        return 0 if node is None else self._state.most_from(node)
+
+    def refuse_answer(self, key: bytes) -> None:
+        """Give up the answer that a device is sending: more of it came than an honest one can have."""
+        node = self._node_of.get(key)
+        if node is not None:
+            self._state.refuse_answers(node)
 
     def present(self) -> frozenset[int]:
         """Return the devices that are connected now."""
@@ -282,11 +289,11 @@ class SuperLink:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
         """Store requests for devices to fetch, and yield answers as they arrive.
 
         A device that was away, or has come back in between, finds its request again: it may have crashed with the
-        first.
+        first. Of an answer with more than `most_bytes` no more is read, and it is yielded as no message at all.
         """
         until, posted, answered = time.monotonic() + seconds, dict[int, _PostedMessage](), set[int]()
         self._withdraw(requests)
@@ -294,7 +301,7 @@ class SuperLink:
             while len(answered) < len(requests) and time.monotonic() < until:
                 began, online = time.monotonic(), self._online()
                 for device in requests.keys() - answered:
-                    self._keep_posted(posted, device, requests[device], device in online)
+                    self._keep_posted(posted, device, requests[device], device in online, most_bytes)
                     content = self._answer_of(posted.get(device))
                     if content is not None:
                         answered.add(device)
@@ -340,8 +347,13 @@ class SuperLink:
         """Set the status that every polling device gets."""
         self._status = status.write().encode("ascii")
 
-    def _keep_posted(self, posted: dict[int, _PostedMessage], device: int, content: bytes, is_online: bool) -> None:
-        """Make sure that a message is stored for a device that is connected, in its present session."""
+    def _keep_posted(
+        self, posted: dict[int, _PostedMessage], device: int, content: bytes, is_online: bool, most_bytes: int = 0
+    ) -> None:
+        """Make sure that a message is stored for a device that is connected, in its present session.
+
+        Its answer has `most_bytes` at most; it wants none if that is 0.
+        """
         node = self._nodes.get(device)
         if node is None or not is_online:
             return
@@ -350,7 +362,7 @@ class SuperLink:
             return
         self._take_back(posted, device)
         wrapped = wrap_request(content, node, self._run)
-        if self._state.post(wrapped, self._run):
+        if self._state.post(wrapped, self._run, most_bytes):
             posted[device] = _PostedMessage(wrapped.id, session)
 
     def _take_back(self, posted: dict[int, _PostedMessage], device: int) -> None:
@@ -358,6 +370,8 @@ class SuperLink:
             self._state.take_back(posted.pop(device).name)
 
     def _answer_of(self, posted: _PostedMessage | None) -> bytes | None:
+        if posted is not None and self._state.is_overlong(posted.name):
+            return b""
         answer = None if posted is None else self._state.answer_to(posted.name)
         return None if answer is None else self._whole(answer)
 

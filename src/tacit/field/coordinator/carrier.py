@@ -15,8 +15,11 @@ class Carrier(Protocol):
         """Return the numbers of the devices that can be asked now."""
         ...
 
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-        """Yield (device, answer) as answers come, until all have or time is up; closing it calls the others off."""
+    def ask(self, requests: Mapping[int, bytes], seconds: float, most_bytes: int) -> Generator[tuple[int, bytes]]:
+        """Yield (device, answer) as answers come, until all have or time is up; closing it calls the others off.
+
+        No honest answer is longer than `most_bytes`: a carrier that need not read more of it yields no bytes instead.
+        """
         ...
 
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:

@@ -222,7 +222,7 @@ class Coordinator:
     def _ask_readable(self, number: int, requests: Mapping[int, bytes], n_members: int) -> RoundOutcome:
         """Ask in the clear."""
         about = self.federation, self._model.shapes, self.rules, self.carrier, self._key, self._clock
-        return ReadableRound(*about).run(number, requests, n_members)
+        return ReadableRound(*about, self._model.most_update_bytes).run(number, requests, n_members)
 
     def _ask_masked(self, number: int, policy: RoundPolicy, requests: Mapping[int, bytes]) -> RoundOutcome:
         """Ask for a sum under masks."""

@@ -19,9 +19,10 @@ from tacit.field.coordinator.directory import CoordinatorDirectory
 from tacit.field.coordinator.members import EnrolledDevice
 from tacit.field.coordinator.round_outcome import RoundOutcome, note_strike
 from tacit.field.coordinator.round_stats import PhaseCounts, SummedQuality
-from tacit.protocols.notices import MemberKeys, NoticeList
+from tacit.protocols.notices import NoticeList
 from tacit.protocols.secure_aggregation import DevicePolicy, SecureServer, ServerPhase, Terms, decode_counts, decode_sum
 from tacit.protocols.secure_aggregation.device_policy import staying
+from tacit.protocols.secure_aggregation.message_sizes import most_answer_bytes
 from tacit.protocols.secure_aggregation.noise_shares import check_noise_room
 from tacit.protocols.secure_aggregation.two_stage import (
     QUALITY,
@@ -34,8 +35,9 @@ from tacit.protocols.secure_aggregation.two_stage import (
 )
 from tacit.reasons import ReasonCode, RoundReason
 from tacit.updates import Total
+from tacit.wire.envelope import HEAD_BYTES
 from tacit.wire.federation import Federation
-from tacit.wire.messages import SecureRequest, model_in, read_secure_reply, write_secure_request
+from tacit.wire.messages import SecureRequest, model_in, read_secure_reply, refuse_longer, write_secure_request
 
 log = logging.getLogger("tacit.field.coordinator")
 PHASES = (
@@ -84,7 +86,7 @@ class MaskedRound:
         self._on_summed, self._number, self._outcome, self._clock = on_summed, number, RoundOutcome(), options.clock
         self._notices, self._keys = (
             options.notices,
-            MemberKeys.read(options.notices.notices, bytes.fromhex(self._federation.id)),
+            options.notices.member_keys(bytes.fromhex(self._federation.id)),
         )
         self._n_counted = 0  # participants of the first stage
 
@@ -231,11 +233,13 @@ class MaskedRound:
         """Send every device its message, and return the answers."""
         name, started, bytes_up, refused = server.phase.name.lower(), self._clock(), 0, 0
         bytes_down = sum(len(content) for content in requests.values())
+        most_bytes = HEAD_BYTES + most_answer_bytes(server.session.terms)[server.phase]
         try:
-            with closing(self._carrier.ask(requests, self._deadline)) as arriving:
+            with closing(self._carrier.ask(requests, self._deadline, most_bytes)) as arriving:
                 for number, content in arriving:
                     bytes_up += len(content)
                     try:
+                        refuse_longer(content, most_bytes)
                         server.receive(read_secure_reply(self._federation, self._number, content))
                     except (WireError, SecureSumError) as error:
                         if isinstance(error, AbortedError):

@@ -6,6 +6,7 @@ from tacit.errors import ForgedError
 from tacit.field.coordinator.journal_file import JournalFile
 from tacit.protocols.directory import DirectoryCheckpoint
 from tacit.protocols.notices import (
+    MOST_CHANGES,
     MOST_NOTICES,
     MemberKeys,
     Notice,
@@ -15,7 +16,6 @@ from tacit.protocols.notices import (
 )
 
 SIGNED = "notices signed"
-MOST_CHANGES = 16  # new keys of one identity: every device is shown all of them for ever
 MOST_NEW_KEYS = MOST_NOTICES // 2  # of all identities: no device reads a longer list, and revocations need room
 
 
@@ -34,7 +34,7 @@ class NoticeBook:
 
     def keys(self) -> MemberKeys:
         """Return who is out, and by which keys the others sign."""
-        return MemberKeys.read(self.list().notices, self._log)
+        return self.list().member_keys(self._log)
 
     def key_of(self, identity: bytes) -> bytes:
         """Return the key that signs for an identity now."""

@@ -18,7 +18,7 @@ from tacit.random import Key
 from tacit.reasons import ReasonCode, RoundReason
 from tacit.updates import Message, Total
 from tacit.wire.federation import Federation
-from tacit.wire.messages import read_update
+from tacit.wire.messages import read_update, refuse_longer
 
 log = logging.getLogger("tacit.field.coordinator")
 
@@ -34,10 +34,14 @@ class ReadableRound:
         carrier: Carrier,
         key: Key,
         clock: Callable[[], float],
+        most_bytes: int,
     ) -> None:
-        """`shapes` are those of the tables that are learnt; `key` draws the groups of a robust rule."""
+        """`shapes` are those of the tables that are learnt; `key` draws the groups of a robust rule.
+
+        No honest answer has more than `most_bytes`.
+        """
         self._federation, self._shapes, self._rules = federation, shapes, rules
-        self._carrier, self._key, self._clock = carrier, key, clock
+        self._carrier, self._key, self._clock, self._most_bytes = carrier, key, clock, most_bytes
 
     def run(self, number: int, requests: Mapping[int, bytes], n_members: int) -> RoundOutcome:
         """Ask in the clear; the first answers count. They are summed, in groups if a robust rule says so."""
@@ -47,7 +51,7 @@ class ReadableRound:
             dict[int, Message](),
         )
         started = self._clock()
-        with closing(self._carrier.ask(requests, self._rules.deadline)) as arriving:
+        with closing(self._carrier.ask(requests, self._rules.deadline, self._most_bytes)) as arriving:
             for device, content in arriving:
                 outcome.bytes_up += len(content)
                 outcome.joined.add(device)
@@ -59,6 +63,7 @@ class ReadableRound:
                     )
                     continue
                 try:
+                    refuse_longer(content, self._most_bytes)
                     answers[device] = read_update(self._federation, number, content, self._shapes, device - 1)
                 except WireError as error:
                     outcome.refused += 1

@@ -17,7 +17,7 @@ from tacit.random import Key
 from tacit.types import Array
 from tacit.updates import Total
 from tacit.wire.federation import LARGEST_LEARNT
-from tacit.wire.messages import Request, write_request
+from tacit.wire.messages import Request, most_update_bytes, write_request
 
 
 class RoundModel:
@@ -39,6 +39,11 @@ class RoundModel:
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shapes of the tables that the next round learns."""
         return self.path.method.shapes(self.shared)
+
+    @property
+    def most_update_bytes(self) -> int:
+        """The bytes that the answer of a device to the next round has at most, if it can be read."""
+        return most_update_bytes(self._federation, self.shapes, self.path.method.most_rows(self.shared))
 
     @property
     def share(self) -> float:

@@ -1,4 +1,4 @@
-"""A user's limits in time: rounds and bytes a day, hours, minutes between rounds, mains power.
+"""A user's limits in time: rounds and bytes a day, hours, minutes between rounds, mains power, unmetered networks.
 
 Round numbers are the coordinator's, the clock is the device's own. A round that has begun is finished, because a device
 that falls out costs the others the sum; whatever is counted, is counted when it happens.
@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from tacit.errors import ConsentError
+from tacit.field.device.metered import is_metered
 from tacit.reasons import ReasonCode
 from tacit.types import Config
 
@@ -34,6 +35,7 @@ class TimeLimits(Config):
     hours: str = Field("", description="hours of the day, local time, like 22-7; empty: all")
     pause_minutes: int = Field(0, ge=0, description="least minutes between the beginnings of two rounds")
     mains_only: bool = Field(False, description="only while the machine is on mains power")
+    unmetered_only: bool = Field(False, description="only while the machine's connection is not metered")
 
     @field_validator("hours")
     @classmethod
@@ -95,6 +97,8 @@ def refuse_beyond(
         raise ConsentError.because(ReasonCode.OUTSIDE_HOURS)
     if limits.mains_only and is_on_mains() is not True:
         raise ConsentError.because(ReasonCode.NO_MAINS_POWER)
+    if limits.unmetered_only and is_metered() is not False:
+        raise ConsentError.because(ReasonCode.METERED_NETWORK)
     seconds = now.timestamp()
     recent = [use for use in uses if seconds - use.begun < DAY]
     others = [use for use in recent if (use.task, use.round) != (task, number) and use.round != NO_ROUND]

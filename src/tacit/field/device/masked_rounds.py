@@ -23,7 +23,7 @@ from tacit.field.device.ledger import MentionedItems
 from tacit.field.device.membership import late_round_error
 from tacit.field.device.quality import QualityMeasurement, with_quality
 from tacit.field.device.store import Store
-from tacit.protocols.notices import NoticeKind, NoticeList
+from tacit.protocols.notices import MemberKeys, NoticeList
 from tacit.protocols.secure_aggregation import DevicePolicy, Identity, ServerPhase, Terms, encode_message
 from tacit.protocols.secure_aggregation import SecureDevice as Machine
 from tacit.protocols.secure_aggregation.context import Session
@@ -126,12 +126,10 @@ class MaskedRounds:
         """The key by which others in this federation know this device."""
         return read_identity(self._store)
 
-    @property
-    def _changed_keys(self) -> dict[bytes, bytes]:
-        """The keys of participants who do not sign with their first one; they were checked when they were kept."""
+    def _member_keys(self, federation: Federation) -> MemberKeys:
+        """Return what follows from the notices that this device saw last."""
         stored = self._store.get("notices")
-        notices = () if stored is None else NoticeList.decode(stored).notices
-        return {notice.identity: notice.key for notice in notices if notice.key}
+        return MemberKeys() if stored is None else NoticeList.decode(stored).member_keys(bytes.fromhex(federation.id))
 
     @contextmanager
     def careful(self) -> Iterator[None]:
@@ -186,8 +184,9 @@ class MaskedRounds:
         self.leave_session()
         self._store.put("identity", Identity.fresh().secret)
 
-    def _machine_of(self, device_policy: DevicePolicy) -> Machine:
-        identity, machine, changed = self.identity, self._machine, self._changed_keys
+    def _machine_of(self, federation: Federation, device_policy: DevicePolicy) -> Machine:
+        device_policy = federation.policy(device_policy)
+        identity, machine, changed = self.identity, self._machine, self._member_keys(federation).changed
         known = None if machine is None else (machine.device_policy, machine.identity, machine.changed_keys)
         if machine is None or known != (device_policy, identity, changed):
             journal = DeviceFileJournal(self._store)
@@ -199,7 +198,7 @@ class MaskedRounds:
     ) -> Session:
         """Refuse a session that must not be joined, before anything is learnt for it; nothing changes."""
         self._check_terms(federation, asked, opening)
-        return self._machine_of(federation.policy(device_policy)).check(asked.content, federation.lineage.hex())
+        return self._machine_of(federation, device_policy).check(asked.content, federation.lineage.hex())
 
     def find_smallest_sum(self, task: str) -> int | None:
         """Return how many participants the smallest sum of a task had that this device knows to have been in."""
@@ -208,9 +207,7 @@ class MaskedRounds:
 
     def has_ended(self, federation: Federation, device_policy: DevicePolicy) -> bool:
         """Say whether this device can be in no sum of a federation any more, by the notices that it saw last."""
-        stored, task = self._store.get("notices"), federation.lineage.hex()
-        notices = () if stored is None else NoticeList.decode(stored).notices
-        revoked = [notice.identity for notice in notices if notice.kind == NoticeKind.REVOKED]
+        revoked, task = self._member_keys(federation).revoked, federation.lineage.hex()
         if not revoked:
             return False
         history = Machine(self.identity, DevicePolicy(), DeviceFileJournal(self._store)).history.of(task)
@@ -249,7 +246,7 @@ class MaskedRounds:
         made: PreparedVector | None,
     ) -> bytes:
         """Let the machine answer, inside a transaction. `made` is kept with an advert, and sent as the vector."""
-        machine = self._machine_of(federation.policy(device_policy))
+        machine = self._machine_of(federation, device_policy)
         if asked.phase == ServerPhase.ADVERTS and made is not None:
             if asked.request:
                 self._store.put("opening", asked.round.to_bytes(8, "big") + asked.request)

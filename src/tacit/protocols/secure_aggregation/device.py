@@ -86,7 +86,7 @@ class SecureDevice:
         `changed_keys` are those of participants who do not sign with their first key any more, by name.
         """
         self.identity, self.device_policy = identity, device_policy or DevicePolicy()
-        self.changed_keys = dict(changed_keys or {})
+        self.changed_keys: Mapping[bytes, bytes] = changed_keys or {}
         self.directory = directory
         self.journal: Journal = MemoryJournal() if journal is None else journal
         self.history, self.phase = ParticipationHistory(), DevicePhase.IDLE

@@ -14,6 +14,7 @@ from tacit.protocols.secure_aggregation.draw import DrawProof
 from tacit.protocols.secure_aggregation.identity import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES
 from tacit.protocols.secure_aggregation.masks import bytes_of
 from tacit.protocols.secure_aggregation.messages import (
+    COMPLAINTS,
     SEALED_BYTES,
     Advert,
     Codes,
@@ -73,11 +74,25 @@ def count_session_bytes(
         ServerPhase.CONFIRMATIONS: Survivors(frozenset()).encode(_CONTEXT, n),
         ServerPhase.UNMASKINGS: Codes((_CODE,) * near(ServerPhase.CONFIRMATIONS)).encode(_CONTEXT),
     }
-    up = {
+    up = _count_answers(terms, advertised, shared, near(ServerPhase.VECTORS), 0)
+    return SessionBytes({p: len(m) for p, m in down.items()}, up)
+
+
+def most_answer_bytes(terms: Terms) -> dict[ServerPhase, int]:
+    """Return how many bytes a participant's answer has at most in each phase, whoever drops out or is complained of."""
+    return _count_answers(terms, *(terms.degree,) * 4)
+
+
+def _count_answers(terms: Terms, advertised: int, shared: int, summed: int, wrong: int) -> dict[ServerPhase, int]:
+    """Return the bytes of answers by how many neighbours are there in each phase, and how many of them were wrong."""
+    complaints = ((0, next(iter(COMPLAINTS))),) * wrong
+    written = {
         ServerPhase.ADVERTS: _ADVERT.encode(_CONTEXT),
         ServerPhase.SHARES: Shares(0, (_BOX,) * advertised).encode(_CONTEXT) + _TAG,
-        ServerPhase.VECTORS: MaskedVector(0, bytes(bytes_of(terms.layout.sizes))).encode(_CONTEXT) + _TAG,
-        ServerPhase.CONFIRMATIONS: Codes((_CODE,) * near(ServerPhase.VECTORS)).encode(_CONTEXT, 0) + _TAG,
-        ServerPhase.UNMASKINGS: Unmasking(0, bytes(KEY_BYTES), (_PIECE,) * shared).encode(_CONTEXT) + _TAG,
+        ServerPhase.VECTORS: MaskedVector(0, b"").encode(_CONTEXT) + _TAG,
+        ServerPhase.CONFIRMATIONS: Codes((_CODE,) * summed).encode(_CONTEXT, 0) + _TAG,
+        ServerPhase.UNMASKINGS: Unmasking(0, bytes(KEY_BYTES), (_PIECE,) * shared, complaints).encode(_CONTEXT) + _TAG,
     }
-    return SessionBytes({p: len(m) for p, m in down.items()}, {p: len(m) for p, m in up.items()})
+    found = {phase: len(message) for phase, message in written.items()}
+    found[ServerPhase.VECTORS] += bytes_of(terms.layout.sizes)
+    return found

@@ -59,10 +59,10 @@ def test_an_invitation_with_another_authority_is_not_accepted_by_the_certificate
 
 def test_who_leaves_in_the_middle_of_a_sum_can_join_another(path: Path) -> None:
     with Device.open(full_device(path), PASSPHRASE, noon) as device:
-        assert device._masked._machine_of(EASY).session is not None
+        assert device._masked._machine_of(device.membership.federation, EASY).session is not None
         device.leave()
         device.join(write_welcome(founded(), CATALOG), accepts={ReasonCode.NO_GUARANTEE})
-        machine = device._masked._machine_of(EASY)
+        machine = device._masked._machine_of(device.membership.federation, EASY)
         assert machine.session is None
         assert machine.identity.public == device.identity
         assert machine.history.latest[0] == 2, "what was joined is remembered"

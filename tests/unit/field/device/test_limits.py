@@ -1,8 +1,9 @@
-"""TimeLimits in time are the device's own: rounds and bytes a day, hours, minutes between rounds, mains power."""
+"""The limits of a device are its own: rounds and bytes a day, hours, pauses, mains power, metered networks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from helpers.hostile_sessions import EASY
 from helpers.refusals import refused
 from helpers.small_federation import PASSPHRASE, founded, made, request
 from tacit.errors import ConfigError, ConsentError
-from tacit.field.device import Device, Sharing, limits
+from tacit.field.device import Device, Sharing, limits, metered
 from tacit.field.device.limits import TimeLimits, is_on_mains
+from tacit.field.device.metered import is_metered
 from tacit.reasons import ReasonCode
 
 
@@ -150,6 +152,62 @@ def test_mains_power_is_claimed_only_where_the_system_tells(
     monkeypatch.setattr(limits, "SUPPLIES", tmp_path / "nothing")
     with refused(ConsentError, ReasonCode.NO_MAINS_POWER):
         answer(device, 1)
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets what the system's tool says of the network; nothing: there is no such tool.
+
+    A small program on PATH stands for `busctl`: it writes and returns what `busctl` of systemd 252 was seen to, with
+    NetworkManager 1.42. An answer holds a while, and is asked for anew after it is set here.
+    """
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def say(script: str) -> None:
+        tool = tmp_path / "busctl"
+        if script:
+            tool.write_text(f"#!/bin/sh\n{script}\n")
+            tool.chmod(0o755)
+        else:
+            tool.unlink(missing_ok=True)
+        metered._ask.cache_clear()
+
+    yield say
+    metered._ask.cache_clear()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a script of a shell")
+def test_a_connection_is_metered_only_where_the_system_tells(
+    device: Device, network: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = " ".join(metered.COMMAND[1:])
+    for script, told in {
+        "echo u 1": True,
+        "echo u 2": False,
+        "echo u 3": True,
+        "echo u 4": False,
+        "echo u 0": None,
+        "echo u 7": None,
+        "echo": None,
+        "echo u 2; exit 1": None,
+        "": None,
+        f'[ "$*" = "{arguments}" ] && echo u 4': False,
+    }.items():
+        network(script)
+        assert is_metered() is told, script
+    limit(device, unmetered_only=True)
+    answer(device, 0)
+    for refusing in ("echo u 1", "echo u 0", ""):
+        network(refusing)
+        with refused(ConsentError, ReasonCode.METERED_NETWORK):
+            answer(device, 1)
+    network("echo u 2")
+    answer(device, 1)
+    monkeypatch.setattr(metered, "COMMAND", ("sleep", "60"))
+    monkeypatch.setattr(metered, "ASK_SECONDS", 0.05)
+    monkeypatch.setenv("PATH", "/bin:/usr/bin")
+    metered._ask.cache_clear()
+    assert is_metered() is None, "a tool that hangs tells nothing"
 
 
 def test_a_device_waits_when_it_may_begin_no_round_but_not_in_the_middle_of_one(device: Device, watch: Watch) -> None:
