@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +19,10 @@ from flwr.proto.fleet_pb2 import PullMessagesResponse
 from flwr.proto.message_pb2 import Message as MessageProto
 
 from helpers.flower_federation import Field
+from tacit.field.carriers import superlink
+from tacit.field.carriers.enrolment_limits import PARTS_BYTES
 from tacit.field.carriers.fleet_node import DeviceEvent
+from tacit.field.carriers.flower_messages import wrap_reply
 from tacit.field.carriers.supernode import SuperNode, _first_message
 from tacit.field.exchange import MessageKind
 
@@ -97,6 +102,28 @@ def test_rounds_leave_nothing_in_the_carrier(field: Field) -> None:
         wait_for_thread(thread)
     for device in people.values():
         device.close()
+
+
+@pytest.mark.parametrize(("answer", "yielded"), [(b"answer", b"answer"), (bytes(PARTS_BYTES + 200), b"")])
+def test_a_new_session_takes_no_answer_back(
+    field: Field, monkeypatch: pytest.MonkeyPatch, answer: bytes, yielded: bytes
+) -> None:
+    """A member that sends too much, and connects again before the coordinator looks, has lied all the same."""
+    for device in field.people().values():
+        device.close()
+    field.link.present()
+    state, node, run = field.link._state, field.link._nodes[1], field.link._run
+    assert state.activate_node(node, 60.0)
+
+    def send(_seconds: float) -> None:
+        for message in state.get_message_ins(node, None):
+            reply, session = wrap_reply(answer, message), state.start_session(run)
+            for name in state.store_message_and_object_tree(reply.head, reply.tree, session)[1]:
+                state.store_object(run, session, name, reply.objects[name])
+            assert state.activate_node(node, 60.0)
+
+    monkeypatch.setattr(superlink, "time", SimpleNamespace(monotonic=time.monotonic, sleep=send))
+    assert list(field.link.ask({1: b"model"}, 5.0, 200)) == [(1, yielded)]
 
 
 def test_a_message_without_its_tree_or_without_sense_is_refused() -> None:

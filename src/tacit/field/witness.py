@@ -45,6 +45,7 @@ MIGRATIONS = (
         log TEXT PRIMARY KEY, address TEXT NOT NULL, roots TEXT NOT NULL
     ) WITHOUT ROWID;
     """,
+    "ALTER TABLE entries ADD COLUMN counted INTEGER;",  # since when, where a clock said later
 )
 FILE = FileFormat(0x54435754, "a witness's file", MIGRATIONS, StorageError, "Restore a copy of it.")
 
@@ -152,13 +153,14 @@ class Witness:
         if (len(wanted), wanted.root()) != (growth.size, growth.root):
             raise FieldError.because(ReasonCode.DIRECTORY_FORKED)
         with FILE.transaction(self._path, self._connection):
-            self._forget_future(log, now)
-            since = "SELECT count(*) FROM entries WHERE log = ? AND seen > ?"
-            (today,) = self._connection.execute(since, (log, now - DAY)).fetchone()
+            self._count_future(log, now)
+            since = "SELECT count(*) FROM entries WHERE log = ? AND (seen BETWEEN ? AND ? OR counted > ?)"
+            (today,) = self._connection.execute(since, (log, now - DAY + 1, now, now - DAY)).fetchone()
             added = entries[: max(0, self._most - today)]
             rows = [(log, len(tree) + at, entry, now) for at, entry in enumerate(added)]
+            insert = "INSERT INTO entries (log, place, identity, seen) VALUES (?, ?, ?, ?)"
             try:
-                self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", rows)
+                self._connection.executemany(insert, rows)
             except sqlite3.IntegrityError:  # an entry twice, or another program of this witness has added others
                 del self._trees[log]
                 raise FieldError.because(ReasonCode.DIRECTORY_FORKED) from None
@@ -166,12 +168,14 @@ class Witness:
             tree.append(entry)
         return len(added)
 
-    def _forget_future(self, log: str, now: int) -> None:
-        """Let what was added by a clock that was ahead count from now on: as one day's, and not until that time comes.
+    def _count_future(self, log: str, now: int) -> None:
+        """Let what was added by a clock that was ahead count for a day from now on, and not until that time comes.
 
-        A clock that is put back frees nothing at once.
+        A clock that is put back frees nothing at once. Nor does one that was behind, as that of a machine that starts
+        without the time: once it is right again, entries count by when they were added as well.
         """
-        self._connection.execute("UPDATE entries SET seen = ? WHERE log = ? AND seen > ?", (now, log, now))
+        change = "UPDATE entries SET counted = ? WHERE log = ? AND seen > ? AND coalesce(counted, seen) > ?"
+        self._connection.execute(change, (now, log, now, now))
 
 
 def _logs(line: WitnessLine) -> tuple[str, str]:

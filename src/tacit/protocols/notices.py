@@ -127,7 +127,7 @@ class ChangedKeys(Mapping[bytes, bytes]):
         """Say whether two follow from the same changes: nothing is checked for that."""
         if isinstance(other, ChangedKeys):
             return (self._log, self._changes) == (other._log, other._changes)
-        return super().__eq__(other)
+        return isinstance(other, Mapping) and len(self) == len(other) and super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]
 

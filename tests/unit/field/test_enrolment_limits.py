@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from base64 import b64encode
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -43,9 +45,9 @@ class OneMember:
         self.refused.append(key)
 
 
-def signed(holder: Any = HOLDER) -> list[tuple[bytes, bytes]]:
-    """What a request of the member shows, signed by somebody."""
-    stamp = b"2026-01-01T00:00:00+00:00"
+def signed(holder: Any = HOLDER, age: float = 0.0) -> list[tuple[bytes, bytes]]:
+    """What a request of the member shows, signed by somebody so many seconds ago."""
+    stamp = (datetime.now(UTC) - timedelta(seconds=age)).isoformat().encode("ascii")
     return [shown(MEMBER), (TIME_HEADER, stamp), (SIGNATURE_HEADER, b64encode(sign_message(holder, stamp)))]
 
 
@@ -124,12 +126,36 @@ def test_a_member_that_sends_more_than_an_honest_answer_is_refused(announced: li
     assert members.refused == [MEMBER]
 
 
+def test_a_refusal_counts_though_the_application_answers_by_itself() -> None:
+    """As Flower does: it makes an error of the server of whatever is raised while it reads a body."""
+    members, answered = OneMember(), list[Any]()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        with contextlib.suppress(Exception):
+            while True:
+                await receive()
+        await send({"type": "http.response.start", "status": 500, "headers": []})
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": bytes(1000), "more_body": True}
+
+    async def send(message: Any) -> None:
+        answered.append(message)
+
+    scope = {"type": "http", "path": PUSH, "headers": signed()}
+    asyncio.run(BodyLimit(application, members)(scope, receive, send))
+    assert [message["status"] for message in answered if "status" in message] == [413]
+    assert members.refused == [MEMBER]
+
+
 def test_only_its_own_signature_brings_a_member_into_trouble() -> None:
     members, other = OneMember(), ec.generate_private_key(ec.SECP384R1())
     for path, headers in (
         (PUSH, [shown(MEMBER)]),
         (PUSH, signed(other)),
         (PUSH, [*signed()[:2], (SIGNATURE_HEADER, b"\xff")]),
+        (PUSH, signed(age=86_400)),
+        (PUSH, signed(age=-86_400)),
         ("/v1/fleet/push-messages", signed()),
     ):
         assert sent(path, [b"x" * (MOST + 1)], headers, members)[0][0]["status"] == 413

@@ -181,6 +181,18 @@ def test_an_answer_of_an_honest_size_is_stored() -> None:
     assert _whole(state, answer)
 
 
+def test_who_guesses_the_name_of_a_part_does_not_end_the_answer_of_another() -> None:
+    """What some answers hold can be guessed, such as that there is nothing to say; earlier programs name no session."""
+    state = SteadyLinkState()
+    run, _, message = asked(state, 200)
+    answer = wrap_reply(b"nothing", message)
+    names, session = push(state, run, answer)
+    for name in names:
+        assert not any(state.store_object(run, "", name, bytes(PARTS_BYTES)) for _ in range(3))
+    assert not state.is_overlong(message.metadata.message_id)
+    assert all(state.store_object(run, session, name, answer.objects[name]) for name in names)
+
+
 def test_a_message_that_wants_no_answer_gets_none() -> None:
     """A model that is given out waits until its device polls: what a member stores with it would wait as long."""
     state = SteadyLinkState()

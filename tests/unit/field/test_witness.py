@@ -83,8 +83,25 @@ def test_a_clock_that_was_ahead_uses_up_the_limit_of_one_day(tmp_path: Path) -> 
     assert more(4) == 0, "a clock that goes back and forth frees nothing either"
     now[0] += DAY - 60
     assert more(4) == 0
-    now[0] += 120
+    now[0] += 3600 + 120
     assert more(4) == 2
+    witness.close()
+
+
+def test_a_clock_that_was_behind_frees_nothing(tmp_path: Path) -> None:
+    """A machine that starts without the time, again and again, adds no more in a day than another one."""
+    now = [1_700_000_000.0]
+    witness = Witness(tmp_path, clock=lambda: now[0], most_a_day=2)
+    entries = [bytes([number]) * 32 for number in range(4)]
+    whole = growth(*entries)
+    assert witness.add(LINE.log, growth(*entries[:2])) == 2
+    for start in (0.0, 60.0):
+        now[0] = start
+        assert witness.add(LINE.log, replace(whole, entries=tuple(entries[2:]))) == 0
+        now[0] = 1_700_000_000.0 + start
+        assert witness.add(LINE.log, replace(whole, entries=tuple(entries[2:]))) == 0
+    now[0] += DAY
+    assert witness.add(LINE.log, replace(whole, entries=tuple(entries[2:]))) == 2
     witness.close()
 
 

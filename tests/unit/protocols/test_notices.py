@@ -88,6 +88,9 @@ def test_a_list_with_many_changes_costs_the_signatures_of_the_cohort_alone(monke
         members = NoticeList(tuple(forged)).member_keys(LOG)
         if place:
             check_members(members, cohort, own)
+            before = len(verified)
+            assert members.changed != MemberKeys().changed, "a device that knew of no change before compares the two"
+            assert len(verified) == before
         with pytest.raises(ForgedError):
             check_members(members, [people[place].public], own)
 

@@ -11,13 +11,16 @@ import time
 from base64 import b64decode
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
 from typing import Any, Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from flwr.common.constant import TIMESTAMP_HEADER
+from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.date import now as flower_now
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
 
 from tacit.wire.envelope import MOST_BYTES
@@ -67,35 +70,40 @@ class BodyLimit:
         key = _decode(headers.get(KEY_HEADER, b"")) if scope["path"].startswith(FLEET) else b""
         from_member = self._members.most_body(key)
         most, came, has_begun = from_member or SHORT_BYTES, 0, False
+        refused: _BodyError | None = None
 
         async def count() -> Any:
-            nonlocal came
+            nonlocal came, refused
             message = await receive()
             n_bytes = len(message.get("body", b""))
             came += n_bytes
             self._held[key] += n_bytes
             if came > most:
-                raise _OverlongError
-            if came > PARTS_BYTES and self._held[key] > TOGETHER * most:
-                raise _BodyError
+                refused = _OverlongError()
+            elif came > PARTS_BYTES and self._held[key] > TOGETHER * most:
+                refused = _BodyError()
+            if refused is not None:
+                raise refused
             return message
 
         async def note(message: Any) -> None:
             nonlocal has_begun
-            has_begun = True
-            await send(message)
+            if refused is None:  # Flower answers by itself where a body cannot be read
+                has_begun = True
+                await send(message)
 
         size = headers.get(b"content-length", b"0")
         try:
             if not size.isdigit():
-                raise _BodyError
-            if int(size) > most:
-                raise _OverlongError
-            await self._app(scope, count, note)
-        except _BodyError as error:
-            if isinstance(error, _OverlongError) and from_member and scope["path"] == PUSH:
+                refused = _BodyError()
+            elif int(size) > most:
+                refused = _OverlongError()
+            else:
+                with suppress(_BodyError):
+                    await self._app(scope, count, note)
+            if isinstance(refused, _OverlongError) and from_member and scope["path"] == PUSH:
                 await self._refuse_answer(key, headers)
-            if not has_begun:
+            if refused is not None and not has_begun:
                 await send({"type": "http.response.start", "status": 413, "headers": [(b"connection", b"close")]})
                 await send({"type": "http.response.body", "body": b""})
         finally:
@@ -120,9 +128,15 @@ class _OverlongError(_BodyError):
 
 
 def is_signed(key: bytes, headers: Mapping[bytes, bytes]) -> bool:
-    """Say whether the holder of a key made a request: who only knows the key must not bring its member into trouble."""
+    """Say whether the holder of a key made a request: who only knows the key must not bring its member into trouble.
+
+    Nor who has an old request of it: a time that Flower does not accept is not accepted here either.
+    """
     stamp, signature = headers.get(TIME_HEADER, b""), _decode(headers.get(SIGNATURE_HEADER, b""))
     try:
+        age = (flower_now() - datetime.fromisoformat(stamp.decode("ascii"))).total_seconds()
+        if not -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
+            return False
         return bool(verify_signature(bytes_to_public_key(key), stamp, signature))
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return False

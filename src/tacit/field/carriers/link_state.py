@@ -21,7 +21,7 @@ from typing import Any
 from flwr.common.constant import HEARTBEAT_INTERVAL_INF, HEARTBEAT_PATIENCE, NOOP_ACCOUNT_NAME, NOOP_FLWR_AID
 from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkState
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, NodeStatus, TaskType
-from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+from flwr.supercore.inflatable.inflatable_object import get_object_id, iterate_object_tree
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.superlink.config_loader import get_federation_manager
 
@@ -153,7 +153,12 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
         return stored, missing
 
     def store_object(self, run_id: int, session_id: str, object_id: str, object_content: bytes) -> bool:
-        """Store a part of a message, unless its parts are larger together than any honest answer."""
+        """Store a part of a message, unless its parts are larger together than any honest answer.
+
+        A part without a session may come from anybody who can guess its name. Only the right one counts.
+        """
+        if not session_id and get_object_id(object_content) != object_id:
+            return False
         with self._lock_object_push_sessions:
             pending = self._object_push_sessions
             name = session_id or next(
@@ -166,7 +171,8 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
             most = self._most_bytes.get(asked, 0) if asked else MOST_BYTES
             if self._came[name] <= most + PARTS_BYTES:
                 return bool(super().store_object(run_id, name, object_id, object_content))
-            self._overlong.add(asked)
+            if asked in self._most_bytes:  # it was not taken back meanwhile
+                self._overlong.add(asked)
         self._cleanup_push_session(name, cleanup_messages=True)  # takes the other lock first
         return False
 

@@ -301,12 +301,13 @@ class SuperLink:
             while len(answered) < len(requests) and time.monotonic() < until:
                 began, online = time.monotonic(), self._online()
                 for device in requests.keys() - answered:
-                    self._keep_posted(posted, device, requests[device], device in online, most_bytes)
-                    content = self._answer_of(posted.get(device))
-                    if content is not None:
-                        answered.add(device)
-                        self._take_back(posted, device)
-                        yield device, content
+                    content = self._answer_of(posted.get(device))  # first: a new session takes no answer back
+                    if content is None:
+                        self._keep_posted(posted, device, requests[device], device in online, most_bytes)
+                        continue
+                    answered.add(device)
+                    self._take_back(posted, device)
+                    yield device, content
                 time.sleep(pause_after(time.monotonic() - began))
         finally:
             for device in list(posted):
