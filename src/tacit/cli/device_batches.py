@@ -34,4 +34,7 @@ def batches(
     elif allowed == 1:
         shell.screen.say("This device is summed in one batch: once another device of it is gone, never again.")
     else:
-        shell.screen.say(f"This device is summed in {allowed} batches at most. Each new one tells a bit more.")
+        shell.screen.say(
+            f"This device joins {allowed} batches at most: groups of devices that are always summed together. Each "
+            "further batch tells a little more of its history."
+        )

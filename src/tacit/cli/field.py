@@ -296,6 +296,11 @@ def join(
             f"It promises differential privacy: epsilon {federation.privacy.epsilon:g}, delta "
             f"{federation.privacy.delta:g}. Your own level is {sharing.privacy}: tacit device privacy."
         )
+        if federation.privacy.epsilon > sharing.most_epsilon:
+            shell.screen.say(
+                f"Your level is lower (epsilon {sharing.most_epsilon:g}): your device sends nothing beyond it, perhaps "
+                "nothing at all."
+            )
     if federation.trial is not None:
         shell.screen.say(describe_trial(federation.trial))
     elif federation.privacy is None:

@@ -161,8 +161,8 @@ def _refuse_unsaid_guarantee(config: ServeConfig) -> None:
             f"The configuration of '{config.name}' does not say whether the new federation has a guarantee of "
             "differential privacy: the option 'privacy' is missing.",
             "Add one line. 'privacy: none': over time, sums tell something of each user, and each is asked to accept "
-            "that. 'privacy: {epsilon: 4, delta: 1.0e-5}': that has a bound, and quality is lower (a whole file: "
-            "examples/field_private.yaml). docs/deploy.md says how to choose.",
+            "that. 'privacy: {epsilon: 4, delta: 1.0e-5}', with the method dp-svd: that has a bound, and quality is "
+            "lower (a whole file: examples/field_private.yaml). docs/deploy.md says how to choose.",
         )
 
 

@@ -51,11 +51,16 @@ class FedSVDColdItemsConfig(ColdItemsConfig):
     content: float = Field(
         0.0,
         ge=0,
+        le=1e6,
         description="weight of a history's public vectors beside its directions, to predict who has an item; above 0, "
         "each row that is sent has as many numbers more as a vector",
     )
     shrinkage: float = Field(
-        0.5, gt=0, description="L2 regularisation of these regressions, in mean squares of a direction over all clients"
+        0.5,
+        gt=0,
+        le=1e6,
+        description="L2 regularisation of the regressions that give the rows to learn from, in mean squares of a "
+        "direction over all clients",
     )
 
 
@@ -99,7 +104,7 @@ class FedSVD(BySums):
         self.has_content = config.cold_items is not None and config.cold_items.content > 0
         if self.has_content and config.user_weight > 0:
             raise MethodError(
-                "fed-svd learns nothing from method.cold_items.content where histories have weights.",
+                f"method.cold_items.content needs method.user_weight 0, not {config.user_weight:g}.",
                 "Set method.user_weight to 0, or leave content out.",
             )
 

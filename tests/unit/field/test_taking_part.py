@@ -181,7 +181,7 @@ def test_a_coordinator_that_reads_an_answer_and_fails_the_transfer_may_have_it(
         raise RuntimeError("it was read, and the transfer fails")
 
     monkeypatch.setattr(router.fleet_handlers, "push_object", take)
-    thread = threading.Thread(target=lambda: [*place.link.ask({1: request(founded(), 0)}, 5.0)], daemon=True)
+    thread = threading.Thread(target=lambda: [*place.link.ask({1: request(founded(), 0)}, 5.0, 2**20)], daemon=True)
     with place.opened() as device:
         node = threading.Thread(target=lambda: SuperNode(device, poll=0.05).run(stop), daemon=True)
         node.start()

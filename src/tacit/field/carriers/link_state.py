@@ -155,7 +155,7 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
     def store_object(self, run_id: int, session_id: str, object_id: str, object_content: bytes) -> bool:
         """Store a part of a message, unless its parts are larger together than any honest answer.
 
-        A part without a session may come from anybody who can guess its name. Only the right one counts.
+        A part without a session may come from any sender who can guess its name. Only the right one counts.
         """
         if not session_id and get_object_id(object_content) != object_id:
             return False
