@@ -11,12 +11,13 @@ import pytest
 from helpers import town_federation
 from helpers.loopback_federation import CARE, KNOWN, Field, masked
 from tacit.data.vectors import to_half_precision
-from tacit.errors import DataError
+from tacit.errors import DataError, WireError
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.catalogue_file import continue_catalogue
 from tacit.field.coordinator import CoordinatorJournal
 from tacit.lab.secure_rounds import SecureRoundsConfig
 from tacit.types import Catalog, Clients, Labels, Vocabulary
+from tacit.wire.amendments import write_amendment, write_chain
 
 ROUNDS, NEW = 2, 10_000
 METHODS = ["fed-svd", "fed-als", "fed-ease", "fed-slist"]
@@ -32,11 +33,12 @@ def vector_town(people: int = 5) -> tuple[Clients, Catalog]:
 
 @pytest.fixture
 def cold_methods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Federations whose methods make rows from vectors, fed-svd's in two steps."""
+    """Federations whose methods make rows from vectors, fed-svd's in two steps and with those of histories."""
     monkeypatch.setattr("helpers.loopback_federation.town", vector_town)
     for name in METHODS:
         given = town_federation.OPTIONS.get(name, {})
-        cold = {"reg": 0.1, "boost": 50.0, "features": 8 if name == "fed-svd" else 0}
+        of_svd = {"features": 8, "content": 0.5} if name == "fed-svd" else {}
+        cold = {"reg": 0.1, "boost": 50.0, **of_svd}
         monkeypatch.setitem(town_federation.OPTIONS, name, {**given, "cold_items": cold})
 
 
@@ -57,6 +59,25 @@ def add_item(field: Field, like: int) -> None:
     field.journal.publish(continue_catalogue(catalog, later))
     field.journal.close()
     field.journal = CoordinatorJournal.open(field.folder / "journal.db")
+
+
+@pytest.mark.parametrize("change", ["narrower", "none"])
+def test_a_device_refuses_a_catalogue_whose_vectors_do_not_fit_its_model(
+    change: str, cold_methods: None, tmp_path: Path
+) -> None:
+    """An operator's own program publishes none; a coordinator that lies may."""
+    field = Field(tmp_path, "fed-svd")
+    journal, catalog = field.journal, field.journal.catalog
+    assert catalog.vectors is not None
+    later = replace(catalog, vectors=np.ascontiguousarray(catalog.vectors[:, :-1]) if change == "narrower" else None)
+    content, _ = write_amendment(journal.federation, catalog, later, None)
+    device = next(iter(field.devices.values()))
+    before = device.membership
+    with pytest.raises(WireError, match="width"):
+        device.terms.amend(write_chain([content]))
+    assert before is not None
+    assert device.membership is not None
+    assert device.membership.federation.digest == before.federation.digest
 
 
 @pytest.mark.slow

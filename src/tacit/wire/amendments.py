@@ -84,6 +84,8 @@ def read_amendment(content: bytes, federation: Federation, catalog: Catalog) -> 
         if "catalogue" in change:
             old = json.loads(catalog_bytes(catalog))
             after = catalog_from(canonical(apply_changes(old, change["catalogue"])))
+            if method is None and _width(after) != _width(catalog):
+                raise ValueError("its vectors have another width, so that no model would fit")
         back = change.get("rollback")
         rollback = (None, None) if back is None else (_round(back["to"]), _round(back["from"]))
         if canonical(about) != body or digest_of(catalog_bytes(after)) != amended.catalog:
@@ -103,6 +105,10 @@ def read_amendment(content: bytes, federation: Federation, catalog: Catalog) -> 
         except ConfigError as error:
             raise WireError(f"This program cannot learn as the federation wants to: {error.message}", UPGRADE) from None
     return AmendedFederation(amended, after, rollback[0], rollback[1], method is not None)
+
+
+def _width(catalog: Catalog) -> int:
+    return 0 if catalog.vectors is None else catalog.vectors.shape[1]
 
 
 def write_chain(amendments: Sequence[bytes]) -> bytes:
