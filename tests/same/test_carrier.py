@@ -20,7 +20,7 @@ from flwr.proto.message_pb2 import Message as MessageProto
 
 from helpers.flower_federation import Field
 from tacit.field.carriers import superlink
-from tacit.field.carriers.enrolment_limits import PARTS_BYTES
+from tacit.field.carriers.body_limit import PARTS_BYTES
 from tacit.field.carriers.fleet_node import DeviceEvent
 from tacit.field.carriers.flower_messages import wrap_reply
 from tacit.field.carriers.supernode import SuperNode, _first_message

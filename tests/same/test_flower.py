@@ -26,7 +26,7 @@ from tacit.field.device import Device
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from helpers.flower_federation import MASKED, Field, Nodes
-from tacit.field.carriers.enrolment_limits import PARTS_BYTES
+from tacit.field.carriers.body_limit import PARTS_BYTES
 from tacit.field.carriers.fleet_node import DeviceEvent
 from tacit.field.carriers.superlink import SuperLink
 from tacit.field.carriers.supernode import SuperNode

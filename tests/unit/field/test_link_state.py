@@ -19,7 +19,7 @@ from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.object_store import in_memory_object_store
 
 from helpers.waiting import wait_for_thread
-from tacit.field.carriers.enrolment_limits import PARTS_BYTES
+from tacit.field.carriers.body_limit import PARTS_BYTES
 from tacit.field.carriers.flower_messages import FIELD, FlowerMessage, unwrap_message, wrap_reply, wrap_request
 from tacit.field.carriers.link_state import SteadyLinkState
 from tacit.field.coordinator import CoordinatorJournal

@@ -14,7 +14,7 @@ import httpx
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from tacit.field.bounded_answers import WHOLE_SECONDS
-from tacit.field.carriers.enrolment_limits import BODY_BYTES
+from tacit.field.carriers.body_limit import BODY_BYTES
 
 
 class BoundedFleetClient(FleetHttpClient):  # type: ignore[misc]  # Flower has no types that are checked

@@ -25,7 +25,7 @@ from flwr.supercore.inflatable.inflatable_object import get_object_id, iterate_o
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.superlink.config_loader import get_federation_manager
 
-from tacit.field.carriers.enrolment_limits import PARTS_BYTES
+from tacit.field.carriers.body_limit import PARTS_BYTES
 from tacit.field.carriers.flower_messages import MOST_OBJECTS
 from tacit.wire.envelope import MOST_BYTES
 

@@ -19,12 +19,12 @@ from typing import Any
 from flwr.supercore.object_store import NoObjectInStoreError
 
 from tacit.errors import FieldError, WireError
+from tacit.field.carriers.body_limit import BodyLimit
 from tacit.field.carriers.enrolment_limits import (
     AT_ONCE,
     ENROL,
     HAND_OVER,
     WITNESS,
-    BodyLimit,
     EnrolmentLimit,
     is_device_key,
 )
